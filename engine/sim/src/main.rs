@@ -1,0 +1,2 @@
+//! The simulator driver.
+fn main() {}

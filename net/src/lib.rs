@@ -1,0 +1,1 @@
+//! The wire protocol of Sealog, its server and its client library.
