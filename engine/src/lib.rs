@@ -3,4 +3,5 @@
 //! Everything but `io` is pure: state machines that take `(now, event)` and give commands, with no clock, socket, file,
 //! thread or randomness of their own. `io` performs the commands on glommio and io_uring, and decides nothing.
 
+pub mod api;
 pub mod types;

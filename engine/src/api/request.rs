@@ -1,0 +1,90 @@
+//! What a node can be asked.
+
+use crate::types::{Epoch, KeySpan, Offset, ProducerEpoch, ProducerId, RangeId, ShardId};
+
+/// Where an answer goes: a request of one connection of one shard.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ReplyTo {
+    /// The shard that has the connection.
+    pub shard: ShardId,
+    /// The connection on that shard; never reused in one life of the process.
+    pub connection: u32,
+    /// The client's correlation id.
+    pub correlation: u64,
+}
+
+/// A request of either kind, as it comes from a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// To the shard of its range.
+    Shard(ShardRequest<'a>),
+    /// To the controller.
+    Control(ControlRequest),
+}
+
+/// A request to the shard that holds a range. Borrows from the receive buffer: a produce is copied once, into the segment's
+/// memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShardRequest<'a> {
+    /// Store one batch. Answered `Response::Stored` or a refusal.
+    Produce {
+        range: RangeId,
+        /// The range's epoch as the client knows it.
+        epoch: Epoch,
+        /// Producer's header and records, exactly; `format::batch`.
+        batch: &'a [u8],
+    },
+    /// Batches of `range` that hold records from `offset` on. Answered `Response::Fetched` or a refusal.
+    Fetch {
+        range: RangeId,
+        /// Inclusive.
+        offset: Offset,
+        /// At most so many bytes of entries, but always at least one batch.
+        bytes_max: u32,
+        /// How long to wait for a record if there is none, in ms; 0 answers at once.
+        wait_ms: u32,
+    },
+    /// Where the range's records begin and end now. Answered `Response::Bounds`.
+    Bounds { range: RangeId },
+    /// The last batch stored of each producer. Answered `Response::Settled` by a sealed range only.
+    Settle { range: RangeId, producer: ProducerId },
+}
+
+impl ShardRequest<'_> {
+    /// The range it is about.
+    #[must_use]
+    pub fn range(&self) -> RangeId {
+        match *self {
+            Self::Produce { range, .. }
+            | Self::Fetch { range, .. }
+            | Self::Bounds { range }
+            | Self::Settle { range, .. } => range,
+        }
+    }
+}
+
+/// A request to the metadata group, answered when its change is durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ControlRequest {
+    /// Create a topic of `ranges` (a power of two) equal key spans. Answered `Response::Topic`.
+    CreateTopic { name: String, ranges: u32 },
+    /// All topics, by name. Answered `Response::Topics`.
+    ListTopics,
+    /// One topic's ranges. Answered `Response::Routes`.
+    Routes { topic: String },
+    /// A new producer id, or the next epoch of one. Answered `Response::Producer`.
+    OpenProducer {
+        /// The id and epoch that it replaces; fenced if that epoch is not the current one.
+        replaces: Option<(ProducerId, ProducerEpoch)>,
+    },
+}
+
+/// A part of a range as a client may want it: a convenience for cursors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RangePart {
+    pub range: RangeId,
+    /// Records whose key hash lies outside are not wanted.
+    pub span: KeySpan,
+    /// Next offset, inclusive.
+    pub offset: Offset,
+}

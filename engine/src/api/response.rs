@@ -1,0 +1,116 @@
+//! What a node answers.
+
+use crate::api::error::Refusal;
+use crate::types::{
+    Epoch, KeySpan, NodeId, Offset, ProducerEpoch, ProducerId, RangeId, Run, Sequence, ShardId, TopicId,
+};
+
+/// The answer to one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Response {
+    /// A batch is durable on a quorum, and so is all before it in its range.
+    Stored(Stored),
+    /// Batches as they lie on disk.
+    Fetched(Fetched),
+    /// Where a range begins and ends.
+    Bounds {
+        /// Trimmed start, inclusive.
+        start: Offset,
+        /// Committed end, exclusive.
+        end: Offset,
+    },
+    /// What is stored of one producer in a sealed range.
+    Settled(ProducerSettled),
+    /// A topic was created.
+    Topic(TopicView),
+    /// All topics, by name.
+    Topics(Vec<TopicView>),
+    /// A topic and its ranges, by key span.
+    Routes { topic: TopicView, routes: Vec<Route> },
+    /// An id and the epoch under which it now writes.
+    Producer { producer: ProducerId, epoch: ProducerEpoch },
+    /// Not done; the refusal says with which outcome, and what to do.
+    Refused(Refusal),
+}
+
+/// A batch is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Records of the batch.
+    pub records: u32,
+    /// It had been stored before: this was a repeat.
+    pub repeat: bool,
+}
+
+/// Part of a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// Entries of kind batch as they lie on disk, one after the other; `format::entry`. The first may begin below the offset asked for.
+    pub entries: Vec<u8>,
+    /// Where the next fetch goes on, inclusive: above all entries and gaps given here.
+    pub next: Offset,
+    /// The committed end, exclusive, at the time of the answer.
+    pub end: Offset,
+    /// Holes that lie between the offset asked for and `next`, ascending.
+    pub gaps: Vec<Gap>,
+    /// Set once `next` has reached the end of a range that is sealed: what to read after it.
+    pub successors: Option<Vec<Route>>,
+}
+
+/// A hole as a reader is told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Inclusive.
+    pub from: Offset,
+    /// Exclusive.
+    pub to: Offset,
+    /// No more records than this were lost; there may have been none.
+    pub records_at_most: u64,
+    pub cause: GapCause,
+}
+
+/// Why records cannot be given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GapCause {
+    /// They were being written when the node stopped, and may never have been acknowledged.
+    Interrupted,
+    /// They were stored, and no copy of them can be read.
+    Unreadable,
+    /// An operator gave up the disks that may have held them.
+    Forced,
+}
+
+/// The last batch that is stored of one producer in a sealed range; final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProducerSettled {
+    pub producer: ProducerId,
+    /// Epoch, run and sequence of its last batch; `None`: nothing of it is stored there.
+    pub last: Option<(ProducerEpoch, Run, Sequence)>,
+    /// A batch of it may lie in a hole: what is above `last` is unknown.
+    pub doubtful: bool,
+}
+
+/// A topic as clients see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicView {
+    pub topic: TopicId,
+    pub name: String,
+    /// Active ranges.
+    pub ranges: u32,
+    /// Version of the key hash.
+    pub keyspace_version: u8,
+    /// Bytes of the largest batch.
+    pub batch_bytes_max: u32,
+}
+
+/// Where a range is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    pub range: RangeId,
+    pub span: KeySpan,
+    pub epoch: Epoch,
+    /// The node of its primary.
+    pub node: NodeId,
+    /// Its shard there.
+    pub shard: ShardId,
+}
