@@ -1,0 +1,149 @@
+//! What the controller and a range's replica say to each other. On one node they are handed over in memory; between nodes they
+//! are frames. Late, repeated and reordered messages change nothing: each names its range, segment and epoch.
+//!
+//! ```text
+//!  replica                                     controller
+//!     | -- Ready ------------------------------->|   every shard, once in a life, when recovery is done
+//!     |<------------------------------ Adopt --- |   each range that the shard holds, with its committed chain
+//!     | -- NeedOpen ---------------------------->|   a produce came and no segment is open
+//!     |<------------------------------- Seal --- |   only if an earlier life's segment is still open
+//!     | -- Promised ---------------------------->|   the promise is durable: end, digest, what cannot be read
+//!     |<----------------------------- Sealed --- |   committed end
+//!     |<------------------------------- Open --- |   committed: next segment, base = that end
+//!     | -- NeedSuccessor ----------------------->|   three quarters full
+//!     |<--------------------------- Prepared --- |
+//!     | -- Rolled ------------------------------>|   full, and committed to its end
+//!     |<----------------------------- Sealed --- |
+//! ```
+
+use crate::api::response::{GapCause, Route};
+use crate::format::checksum::Digest;
+use crate::types::{Epoch, KeySpan, NodeId, Offset, ProcessLife, RangeId, SegmentId, ShardId, TopicId};
+
+/// From the controller to the shard that holds a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToReplica {
+    /// The committed state of a range that this shard holds: at start, and when a range is created.
+    Adopt(RangeView),
+    /// Promise `epoch`, take nothing older, and report what the segment holds.
+    Seal { range: RangeId, segment: SegmentId, epoch: Epoch },
+    /// The segment's end is committed.
+    Sealed { range: RangeId, sealed: SealedSegment },
+    /// A segment is open under `open.epoch`; this node is its primary.
+    Open { range: RangeId, open: SegmentOpen },
+    /// The successor of `after`, to be used when that is full. Its base is where `after` ends.
+    Prepared { range: RangeId, after: SegmentId, open: SegmentOpen },
+    /// The range itself is sealed: its keys go to the successors.
+    Retired { range: RangeId, epoch: Epoch, successors: Vec<Route> },
+}
+
+/// From a shard to the controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToController {
+    /// Recovery is done; the shard wants the state of its ranges.
+    Ready { shard: ShardId },
+    /// A produce waits and no segment of the range is open in this life.
+    NeedOpen { range: RangeId },
+    /// The segment was opened in an earlier life: seal it where it stands. `urgent`: a reader waits.
+    NeedSeal { range: RangeId, segment: SegmentId, urgent: bool },
+    /// The open segment is three quarters full.
+    NeedSuccessor { range: RangeId, segment: SegmentId },
+    /// The promise is durable. Answers `Seal`.
+    Promised { range: RangeId, segment: SegmentId, epoch: Epoch, answer: SealAnswer },
+    /// A greater epoch than the one asked for has been promised. Answers `Seal`.
+    PromiseRefused { range: RangeId, segment: SegmentId, promised: Epoch },
+    /// The roll mark is durable on a quorum, and so is all before it.
+    Rolled { range: RangeId, mark: Rolled },
+}
+
+/// The committed state of a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeView {
+    pub topic: TopicId,
+    pub range: RangeId,
+    pub span: KeySpan,
+    /// The newest epoch given.
+    pub epoch: Epoch,
+    /// Below it, deleted by retention.
+    pub trimmed: Offset,
+    /// Where the committed chain ends: the sealed end of its last sealed segment, or 0. Exclusive.
+    pub end: Offset,
+    /// Sealed segments with their ends, in order of their bases.
+    pub sealed: Vec<SealedSegment>,
+    /// Committed as open, and not yet sealed: at most one, and after it a successor that was prepared for it.
+    pub open: Vec<SegmentOpen>,
+    /// Set if the range itself is sealed.
+    pub successors: Option<Vec<Route>>,
+}
+
+/// How a segment begins: its `Open`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentOpen {
+    pub segment: SegmentId,
+    /// Inclusive. For a prepared successor not known yet: then it is where its predecessor ends.
+    pub base: Option<Offset>,
+    pub epoch: Epoch,
+    /// Seeds the checksums of its entries; random.
+    pub seed: u64,
+    /// The segment before it in the range.
+    pub predecessor: Option<SegmentId>,
+    /// The primary, and the life of its process: nobody appends in another.
+    pub primary: NodeId,
+    pub life: ProcessLife,
+    /// W and A: copies, and durable copies needed for an acknowledgement.
+    pub replicas: u8,
+    pub quorum: u8,
+    pub batch_bytes_max: u32,
+    /// The committed retention clock, by which producers leave the table, in ms.
+    pub retention_ms: u64,
+}
+
+/// A segment whose end is committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealedSegment {
+    pub segment: SegmentId,
+    /// Inclusive.
+    pub base: Offset,
+    /// Exclusive.
+    pub end: Offset,
+    /// The running digest at its end.
+    pub digest: Digest,
+    /// Ascending, none empty, none overlapping, all inside the segment.
+    pub holes: Vec<Span>,
+    /// The epoch in which it was sealed.
+    pub epoch: Epoch,
+}
+
+/// A span of offsets that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Inclusive.
+    pub from: Offset,
+    /// Exclusive.
+    pub to: Offset,
+    pub records_at_most: u64,
+    pub cause: GapCause,
+}
+
+/// What a replica holds of the tail that it was asked to seal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealAnswer {
+    /// Durable end of the first segment of the tail, exclusive: an upper bound of what it may have held where it is damaged.
+    pub end: Offset,
+    /// Digest there, with the unreadable spans told in it.
+    pub digest: Digest,
+    /// What lies below `end` and cannot be read.
+    pub unreadable: Vec<Span>,
+    /// The roll mark, if the segment ends in one: then the tail goes on in the successor.
+    pub mark: Option<Rolled>,
+}
+
+/// A segment ended by a roll mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rolled {
+    pub segment: SegmentId,
+    /// Exclusive.
+    pub end: Offset,
+    pub digest: Digest,
+    pub successor: SegmentId,
+}
