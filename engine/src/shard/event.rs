@@ -7,6 +7,8 @@ use crate::types::AlignedBuffer;
 /// Happened.
 #[derive(Debug)]
 pub enum Event<'a> {
+    /// Recovery is done and the performer is ready. The first event of a life.
+    Started,
     /// A connection asks. `deadline_ns` on the monotonic clock.
     Request { to: ReplyTo, deadline_ns: u64, request: ShardRequest<'a> },
     /// All that had arrived together has been given: the open group may go.
