@@ -4,4 +4,6 @@
 //! thread or randomness of their own. `io` performs the commands on glommio and io_uring, and decides nothing.
 
 pub mod api;
+#[cfg(feature = "glommio")]
+pub mod io;
 pub mod types;

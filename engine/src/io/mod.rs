@@ -1,0 +1,21 @@
+//! The performers: what touches the kernel. They carry out the core's commands and decide nothing.
+//!
+//! ```text
+//! probe            is this host fit? before anything else, through the io-uring crate
+//! store            blocking files, for recovery before any shard runs
+//! ring             this shard's own io_uring for disk work; owns the buffers while the kernel uses them
+//! journal_writer   one journal group at a time, by the way that `calibrate` found best on this device
+//! floor, device    what the device itself can do, and what it says about itself
+//! bell             an eventfd: how completions wake an executor
+//! ```
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+pub mod bell;
+pub mod cpu;
+pub mod device;
+pub mod journal_writer;
+pub mod ring;
+pub mod store;
+
+#[cfg(test)]
+mod testing;
