@@ -116,7 +116,7 @@ pub struct JournalWriter {
 }
 
 enum Way {
-    Ring(OnRing),
+    Ring(Box<OnRing>),
     Thread(OnThread),
 }
 
@@ -134,7 +134,7 @@ impl JournalWriter {
         }
         let way = match way {
             SyncWay::Linked | SyncWay::AsyncDsync => {
-                Way::Ring(OnRing::new(way, files).map_err(|error| OpenJournalError::Ring { error })?)
+                Way::Ring(Box::new(OnRing::new(way, files).map_err(|error| OpenJournalError::Ring { error })?))
             }
             SyncWay::Thread => Way::Thread(OnThread::new(files).map_err(|error| OpenJournalError::Thread { error })?),
         };

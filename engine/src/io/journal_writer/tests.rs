@@ -124,7 +124,7 @@ fn a_journal_that_is_not_there_is_named() {
     let Some(Journal { dir, .. }) = journal() else { return };
     let absent = dir.path().join("absent");
     for way in SyncWay::ALL {
-        match JournalWriter::open(way, &[absent.clone()]).err() {
+        match JournalWriter::open(way, std::slice::from_ref(&absent)).err() {
             Some(OpenJournalError::File { path, error }) => {
                 assert_eq!((path, error.kind()), (absent.clone(), io::ErrorKind::NotFound));
             }

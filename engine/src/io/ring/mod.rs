@@ -127,13 +127,12 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The errno that says it best.
+    /// The errno that the core is told; EIO where there is none.
     #[must_use]
     pub fn errno(self) -> i32 {
         match self {
             Self::Errno(errno) => errno,
-            Self::Short { .. } => libc::EIO,
-            Self::Cancelled => libc::ECANCELED,
+            Self::Short { .. } | Self::Cancelled => libc::EIO,
         }
     }
 }
@@ -467,7 +466,6 @@ fn user_data(index: u32, piece: usize) -> u64 {
     u64::from(index) << 32 | piece
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the upper half is the index")]
 fn index_of(user_data: u64) -> u32 {
     (user_data >> 32) as u32
 }
