@@ -4,6 +4,7 @@
 //! thread or randomness of their own. `io` performs the commands on glommio and io_uring, and decides nothing.
 
 pub mod api;
+pub mod format;
 #[cfg(feature = "glommio")]
 pub mod io;
 pub mod types;
