@@ -11,9 +11,12 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod bell;
+pub mod calibrate;
 pub mod cpu;
 pub mod device;
+pub mod floor;
 pub mod journal_writer;
+pub mod probe;
 pub mod ring;
 pub mod store;
 

@@ -2,7 +2,7 @@
 //! and gives the buffer back with the outcome.
 //!
 //! Which of three ways is fastest depends on the device and the kernel, and by a factor of eighty on a busy core, so it is
-//! measured at start or set:
+//! measured at start ([`calibrate`](crate::io::calibrate)) or set:
 //!
 //! ```text
 //! Linked      own ring: WRITE -> FSYNC(datasync), linked          no thread; the sync runs on a kernel worker
