@@ -108,7 +108,7 @@ pub enum Durability {
 pub enum OpenAs {
     /// A file that must be there.
     Existing,
-    /// A file that is made if it is not there.
+    /// A file that is made; one that is there is emptied.
     Create,
     /// A folder, to sync it or to name paths below it.
     Folder,
@@ -289,11 +289,17 @@ impl Ring {
         let flags = libc::O_CLOEXEC
             | match open_as {
                 OpenAs::Existing => libc::O_RDWR | libc::O_DIRECT,
-                OpenAs::Create => libc::O_RDWR | libc::O_DIRECT | libc::O_CREAT,
+                OpenAs::Create => libc::O_RDWR | libc::O_DIRECT | libc::O_CREAT | libc::O_TRUNC,
                 OpenAs::Folder => libc::O_RDONLY | libc::O_DIRECTORY,
             };
         let entry = opcode::OpenAt::new(folder.target(), path.as_ptr()).flags(flags).mode(0o640).build();
         self.named(token, Kind::Open, folder, [Some(path), None], entry);
+    }
+
+    /// Makes a folder below `folder`.
+    pub fn make_folder(&mut self, token: u64, folder: &DiskFile, path: CString) {
+        let entry = opcode::MkDirAt::new(folder.target(), path.as_ptr()).mode(0o750).build();
+        self.named(token, Kind::Plain, folder, [Some(path), None], entry);
     }
 
     /// Removes the name of a file below `folder`.
