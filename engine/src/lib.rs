@@ -7,4 +7,5 @@ pub mod api;
 pub mod format;
 #[cfg(feature = "glommio")]
 pub mod io;
+pub mod segment;
 pub mod types;

@@ -1,0 +1,16 @@
+//! Segments: bounded pieces of a range, written once and then immutable. Filled from memory behind the journal, read back entry by
+//! entry, each verified.
+
+pub mod appender;
+pub mod index;
+pub mod pool;
+pub mod reader;
+#[cfg(test)]
+pub(crate) mod samples;
+pub mod tally;
+
+pub use appender::{Appender, Cut, Placed, TailRead, UnwrittenChunk};
+pub use index::SparseIndex;
+pub use pool::ChunkPool;
+pub use reader::{BadEntry, Scanned, SegmentReader, Wanted};
+pub use tally::Tally;
