@@ -147,3 +147,18 @@ pub struct Rolled {
     pub digest: Digest,
     pub successor: SegmentId,
 }
+
+impl ToReplica {
+    /// The range it is about.
+    #[must_use]
+    pub fn range(&self) -> RangeId {
+        match self {
+            Self::Adopt(view) => view.range,
+            Self::Seal { range, .. }
+            | Self::Sealed { range, .. }
+            | Self::Open { range, .. }
+            | Self::Prepared { range, .. }
+            | Self::Retired { range, .. } => *range,
+        }
+    }
+}

@@ -10,8 +10,11 @@ pub mod replica;
 pub mod roll;
 pub mod seal;
 
+#[cfg(test)]
+mod tests;
+
 pub use primary::{Admission, Due};
-pub use producer::{ProducerEntry, ProducerTable, Stamp};
+pub use producer::{ProducerEntry, ProducerTable};
 pub use replica::{Command, Replica};
 
 /// How long a producer that is not heard of is remembered, on the retention clock: 7 days.

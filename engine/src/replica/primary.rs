@@ -4,8 +4,9 @@
 use crate::api::error::Refusal;
 use crate::api::request::ReplyTo;
 use crate::api::response::{Response, Stored};
+use crate::format::batch::Stamp;
 use crate::replica::message::ToController;
-use crate::replica::producer::{Check, Stamp};
+use crate::replica::producer::Check;
 use crate::replica::progress::committed_end;
 use crate::replica::replica::{Command, OPENING_DELAY_MS, Pending, Phase, Replica};
 use crate::types::{Epoch, Offset, ProducerId, SegmentId};
@@ -24,8 +25,6 @@ pub enum Admission {
 pub struct Due {
     pub to: ReplyTo,
     pub stored: Stored,
-    /// Bytes that it gives back to its connection's allowance.
-    pub bytes: u32,
 }
 
 impl Replica {
@@ -73,17 +72,17 @@ impl Replica {
     }
 
     /// A batch has been placed at the assigned end. It is acknowledged when the committed end has passed it.
-    pub fn take(&mut self, stamp: &Stamp, records: u32, bytes: u32, to: ReplyTo) {
+    pub fn take(&mut self, stamp: &Stamp, records: u32, to: ReplyTo) {
         self.assigned = self.assigned.plus(u64::from(records));
         self.producers.record(stamp, self.assigned, self.retention_ms);
-        self.pending.push_back(Pending { end: self.assigned, to, records, bytes, repeat: false });
+        self.pending.push_back(Pending { end: self.assigned, to, records, repeat: false });
     }
 
     /// A repeat of a batch that ends at `end`: stored when the committed end has passed that, and behind all that waits, so
     /// that answers stay in order. `Some` if that is now.
     #[must_use]
-    pub fn repeat(&mut self, end: Offset, records: u32, bytes: u32, to: ReplyTo) -> Option<Due> {
-        let pending = Pending { end, to, records, bytes, repeat: true };
+    pub fn repeat(&mut self, end: Offset, records: u32, to: ReplyTo) -> Option<Due> {
+        let pending = Pending { end, to, records, repeat: true };
         if self.pending.is_empty() && end <= self.committed {
             return Some(pending.due());
         }
@@ -131,7 +130,7 @@ impl Replica {
 
 impl Pending {
     pub(super) fn due(&self) -> Due {
-        Due { to: self.to, stored: Stored { records: self.records, repeat: self.repeat }, bytes: self.bytes }
+        Due { to: self.to, stored: Stored { records: self.records, repeat: self.repeat } }
     }
 }
 

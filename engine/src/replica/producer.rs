@@ -6,22 +6,12 @@
 //! Invariants: sorted by producer, each once; `end` of an entry is the end of the batch with sequence `last`.
 
 use crate::api::error::Refusal;
+use crate::format::batch::Stamp;
 use crate::types::limits::RANGE_PRODUCERS_MAX;
 use crate::types::{Offset, ProducerEpoch, ProducerId, Run, Sequence};
 
 /// Delay advised when a table is full: a roll may make room.
 const FULL_DELAY_MS: u32 = 100;
-
-/// What a batch says of its producer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    pub producer: ProducerId,
-    pub epoch: ProducerEpoch,
-    pub run: Run,
-    pub sequence: Sequence,
-    /// The producer sends no more: its entry may leave at the next segment's base.
-    pub last: bool,
-}
 
 /// One producer's state in a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,9 +96,7 @@ impl ProducerTable {
         };
         let entry = &self.entries[at];
         match (stamp.epoch, stamp.run).cmp(&(entry.epoch, entry.run)) {
-            std::cmp::Ordering::Less => {
-                Check::Refuse(Refusal::ProducerFenced { epoch: entry.epoch, run: entry.run })
-            }
+            std::cmp::Ordering::Less => Check::Refuse(Refusal::ProducerFenced { epoch: entry.epoch, run: entry.run }),
             std::cmp::Ordering::Greater if stamp.sequence == Sequence(0) => Check::Take,
             std::cmp::Ordering::Greater => Check::Refuse(Refusal::OutOfOrder { expected: Sequence(0) }),
             std::cmp::Ordering::Equal => entry.check_sequence(stamp.sequence),
@@ -209,11 +197,12 @@ mod tests {
         let table = table(&[stamp(7, 0, 0, 0), stamp(7, 0, 0, 1)]);
         assert_eq!(table.check(&stamp(7, 0, 0, 2)), Check::Take);
         assert_eq!(table.check(&stamp(7, 0, 0, 1)), Check::Repeat { end: Offset(20) });
-        assert_eq!(table.check(&stamp(7, 0, 0, 0)), Check::Repeat { end: Offset(20) }, "later than its own end is safe");
         assert_eq!(
-            table.check(&stamp(7, 0, 0, 3)),
-            Check::Refuse(Refusal::OutOfOrder { expected: Sequence(2) })
+            table.check(&stamp(7, 0, 0, 0)),
+            Check::Repeat { end: Offset(20) },
+            "later than its own end is safe"
         );
+        assert_eq!(table.check(&stamp(7, 0, 0, 3)), Check::Refuse(Refusal::OutOfOrder { expected: Sequence(2) }));
         assert_eq!(table.check(&stamp(8, 0, 0, 1)), Check::Refuse(Refusal::UnknownProducer));
         assert_eq!(table.check(&stamp(8, 0, 0, 0)), Check::Take);
     }
@@ -226,10 +215,7 @@ mod tests {
         assert_eq!(table.check(&stamp(7, 1, 0, 2)), fenced);
         assert_eq!(table.check(&stamp(7, 2, 0, 0)), Check::Take);
         assert_eq!(table.check(&stamp(7, 1, 2, 0)), Check::Take);
-        assert_eq!(
-            table.check(&stamp(7, 1, 2, 1)),
-            Check::Refuse(Refusal::OutOfOrder { expected: Sequence(0) })
-        );
+        assert_eq!(table.check(&stamp(7, 1, 2, 1)), Check::Refuse(Refusal::OutOfOrder { expected: Sequence(0) }));
     }
 
     #[test]
@@ -241,10 +227,7 @@ mod tests {
         assert_eq!(table.check(&stamp(7, 0, 0, 1)), Check::Repeat { end: Offset(50) });
         assert_eq!(table.check(&stamp(7, 0, 0, 3)), Check::Refuse(Refusal::Doubtful));
         assert_eq!(table.check(&stamp(7, 0, 0, 5)), Check::Repeat { end: Offset(50) });
-        assert_eq!(
-            table.check(&stamp(7, 0, 0, 8)),
-            Check::Refuse(Refusal::OutOfOrder { expected: Sequence(6) })
-        );
+        assert_eq!(table.check(&stamp(7, 0, 0, 8)), Check::Refuse(Refusal::OutOfOrder { expected: Sequence(6) }));
     }
 
     #[test]

@@ -65,8 +65,7 @@ pub(super) struct Pending {
     pub(super) end: Offset,
     pub(super) to: ReplyTo,
     pub(super) records: u32,
-    /// Bytes that it holds of its connection's allowance.
-    pub(super) bytes: u32,
+
     pub(super) repeat: bool,
 }
 
@@ -160,11 +159,17 @@ impl Replica {
     fn open(&mut self, open: SegmentOpen, commands: &mut Vec<Command>) {
         let opened = match self.phase {
             Phase::Resting => true,
-            Phase::Unknown | Phase::Unsettled { .. } | Phase::Open { .. } | Phase::Fenced { .. } | Phase::Retired { .. } => {
-                false
-            }
+            Phase::Unknown
+            | Phase::Unsettled { .. }
+            | Phase::Open { .. }
+            | Phase::Fenced { .. }
+            | Phase::Retired { .. } => false,
         };
-        if !opened || Some(open.segment) <= self.last_sealed || open.epoch < self.promised || open.base != Some(self.assigned) {
+        if !opened
+            || Some(open.segment) <= self.last_sealed
+            || open.epoch < self.promised
+            || open.base != Some(self.assigned)
+        {
             return;
         }
         self.asked_open = false;
@@ -267,11 +272,9 @@ impl Replica {
     pub fn successors(&self) -> Option<&[Route]> {
         match &self.phase {
             Phase::Retired { successors } => Some(successors),
-            Phase::Unknown
-            | Phase::Resting
-            | Phase::Unsettled { .. }
-            | Phase::Open { .. }
-            | Phase::Fenced { .. } => None,
+            Phase::Unknown | Phase::Resting | Phase::Unsettled { .. } | Phase::Open { .. } | Phase::Fenced { .. } => {
+                None
+            }
         }
     }
 
