@@ -7,6 +7,7 @@ pub mod api;
 pub mod format;
 #[cfg(feature = "glommio")]
 pub mod io;
+pub mod journal;
 pub mod replica;
 pub mod segment;
 pub mod shard;

@@ -400,7 +400,7 @@ pub fn write_fronts(out: &mut [u8], seed: JournalSeed, header: &GroupHeader, dir
         body_checksum: header.body_checksum.into(),
         header_checksum: 0.into(),
     };
-    raw.header_checksum = front_checksum(seed, &raw, directory).into();
+    raw.header_checksum = front_checksum(seed, &raw, directory.as_bytes()).into();
     for at in [0, layout.repetition] {
         out[at..][..GROUP_HEADER_BYTES].copy_from_slice(raw.as_bytes());
         out[at + GROUP_HEADER_BYTES..at + layout.body].copy_from_slice(directory.as_bytes());
@@ -416,8 +416,8 @@ pub fn write_fronts(out: &mut [u8], seed: JournalSeed, header: &GroupHeader, dir
     digest_of(&out[..layout.body])
 }
 
-fn front_checksum(seed: JournalSeed, raw: &Raw, directory: &[DirectoryEntry]) -> u32 {
-    checksum(checksum(seed.seed, &raw.as_bytes()[..HEADER_COVERED]), directory.as_bytes())
+fn front_checksum(seed: JournalSeed, raw: &Raw, directory: &[u8]) -> u32 {
+    checksum(checksum(seed.seed, &raw.as_bytes()[..HEADER_COVERED]), directory)
 }
 
 fn digest_of(front: &[u8]) -> u64 {
@@ -429,22 +429,24 @@ fn digest_of(front: &[u8]) -> u64 {
 /// # Errors
 /// Why there is none.
 pub fn read_front(bytes: &[u8], seed: JournalSeed) -> Result<Front<'_>, FrontError> {
-    let (raw, rest) = Raw::ref_from_prefix(bytes).map_err(|_| FrontError::Unverified)?;
+    let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| FrontError::Unverified)?;
     let ours =
         raw.magic.get() == MAGIC && raw.generation.get() == seed.generation.0 && raw.journal.get() == seed.journal.0;
     if !ours {
         return Err(FrontError::Unverified);
     }
-    // What a newer version's checksum covers is not known; the generation is 64 random bits.
-    if raw.version > VERSION {
-        let found = u32::from(raw.version);
-        return Err(Newer { what: WHAT, found, supported: u32::from(VERSION) }.into());
-    }
-    let directory = <[DirectoryEntry]>::ref_from_prefix_with_elems(rest, raw.entries.get() as usize);
-    let (directory, _) = directory.map_err(|_| FrontError::Unverified)?;
+    // Magic, version, the length of the front (the body's offset) and this checksum's rule never change: so a newer group is told for
+    // certain, and one whose version rotted is not taken for one.
+    let front = bytes.get(..raw.body_offset.get() as usize).ok_or(FrontError::Unverified)?;
+    let directory = front.get(GROUP_HEADER_BYTES..).ok_or(FrontError::Unverified)?;
     if front_checksum(seed, raw, directory) != raw.header_checksum.get() {
         return Err(FrontError::Unverified);
     }
+    if raw.version > VERSION {
+        return Err(unknown(WHAT, raw.version, u32::from(VERSION)).into());
+    }
+    let directory = <[DirectoryEntry]>::ref_from_bytes_with_elems(directory, raw.entries.get() as usize)
+        .map_err(|_| FrontError::Contradiction)?;
     let kind = GroupKind::from_byte(raw.kind).ok_or_else(|| unknown("kind of journal group", raw.kind, 4))?;
     for entry in directory {
         if JournalEntryKind::from_byte(entry.kind).is_none() {
@@ -453,6 +455,7 @@ pub fn read_front(bytes: &[u8], seed: JournalSeed) -> Result<Front<'_>, FrontErr
     }
     let layout = GroupLayout::of(directory.len(), raw.body_bytes.get() as usize);
     let sound = raw.version == VERSION
+        && directory.len() == raw.entries.get() as usize
         && raw.length.get() as usize == layout.length
         && raw.body_offset.get() as usize == layout.body
         && directory.iter().all(|e| {
@@ -472,7 +475,7 @@ pub fn read_front(bytes: &[u8], seed: JournalSeed) -> Result<Front<'_>, FrontErr
         previous: raw.previous.get(),
         body_checksum: raw.body_checksum.get(),
     };
-    Ok(Front { header, directory, digest: digest_of(&bytes[..layout.body]) })
+    Ok(Front { header, directory, digest: digest_of(front) })
 }
 
 /// Reads the repetition of the group that ends where `bytes` end. They may begin anywhere: the group begins its length before that end.

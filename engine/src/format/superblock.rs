@@ -8,7 +8,7 @@
 //!  32 may-ignore bits u64   40 cluster, 16 bytes   56 disk, 16 bytes   72 node u32   76 reserved u32   80 journal generation u64
 //!  88 start counter u64   96 sequence u64   104 … 4092 zeros   4092 checksum u32 (of bytes 0 to 4092)
 //! ```
-//! Magic and version never move. Feature bits come in three classes: a bit that this build does not know means *refuse* in the first,
+//! Magic, version and checksum never move, so that a newer format is told for certain. Feature bits come in three classes: a bit that this build does not know means *refuse* in the first,
 //! *read but do not write* in the second, nothing in the third.
 //!
 //! The order at start: checkpoint all into new catalogs; both copies with a new generation and phase *starting*; the first group of
@@ -184,15 +184,15 @@ impl Found {
         if raw.magic != MAGIC {
             return Self::Unreadable;
         }
-        // What a newer version's checksum covers is not known. A version that rotted looks newer too: it is refused either way.
-        let found = raw.version.get();
-        if found > FORMAT_VERSION {
-            return Self::Newer(Newer { what: WHAT, found, supported: FORMAT_VERSION });
-        }
         let Some(block) = bytes.get(..BLOCK) else { return Self::Unreadable };
         let (covered, stored) = block.split_at(CHECKSUM_AT);
-        if checksum(0, covered).to_le_bytes() != stored || found == 0 {
+        if checksum(0, covered).to_le_bytes() != stored {
             return Self::Unreadable;
+        }
+        match raw.version.get() {
+            FORMAT_VERSION => {}
+            0 => return Self::Unreadable,
+            found => return Self::Newer(Newer { what: WHAT, found, supported: FORMAT_VERSION }),
         }
         let bits = raw.must_know.get() & !Features::KNOWN.must_know;
         if bits != 0 {
@@ -286,9 +286,12 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_is_refused_whatever_else_it_says() {
+    fn a_newer_format_in_either_copy_is_refused() {
         let mut bytes = encode(&superblock(1));
         bytes[8] = 2;
+        assert_eq!(Found::decode(&bytes), Found::Unreadable, "a version that rotted is not a newer one");
+        let sum = checksum(0, &bytes[..CHECKSUM_AT]);
+        bytes[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
         let newer = Found::decode(&bytes);
         assert_eq!(newer, Found::Newer(Newer { what: WHAT, found: 2, supported: 1 }));
         let present = Found::Present(superblock(9));

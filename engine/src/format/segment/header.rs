@@ -169,13 +169,13 @@ impl SegmentHeader {
             return Err(DecodeError::Magic { what: WHAT });
         }
         let (stored, computed) = (raw.checksum.get(), checksum(0, &raw.as_bytes()[..COVERED]));
-        // Magic and version come first and never move; what a newer version's checksum covers is not known.
+        // Magic, version and checksum never move, so that a newer header is told for certain.
+        if stored != computed {
+            return Err(DecodeError::Checksum { what: WHAT, stored, computed });
+        }
         if raw.version.get() > VERSION {
             let found = u32::from(raw.version.get());
             return Err(Newer { what: WHAT, found, supported: u32::from(VERSION) }.into());
-        }
-        if stored != computed {
-            return Err(DecodeError::Checksum { what: WHAT, stored, computed });
         }
         let value = |field, found| DecodeError::Value { what: WHAT, field, found };
         if raw.version.get() == 0 {

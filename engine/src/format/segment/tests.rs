@@ -104,9 +104,12 @@ fn a_segment_header_reads_back() {
 }
 
 #[test]
-fn a_newer_segment_header_is_told_before_its_checksum() {
+fn a_newer_segment_header_is_told_as_such_and_a_rotten_version_is_not() {
     let mut bytes = header().encode();
     bytes[8] = 2;
+    assert!(matches!(SegmentHeader::decode(&bytes), Err(DecodeError::Checksum { .. })));
+    let sum = checksum(0, &bytes[..188]);
+    bytes[188..].copy_from_slice(&sum.to_le_bytes());
     assert!(matches!(SegmentHeader::decode(&bytes), Err(DecodeError::Newer(n)) if n.found == 2));
 }
 
