@@ -6,6 +6,7 @@ pub mod id;
 pub mod keyspace;
 pub mod limits;
 pub mod offset;
+pub mod random;
 pub mod time;
 
 pub use buffer::AlignedBuffer;
@@ -13,4 +14,5 @@ pub use epoch::{Epoch, ProducerEpoch, Run};
 pub use id::{ClusterId, DiskId, Generation, NodeId, ProcessLife, ProducerId, RangeId, SegmentId, ShardId, TopicId};
 pub use keyspace::{KeyHash, KeySpan};
 pub use offset::{Offset, Sequence};
+pub use random::Generator;
 pub use time::Now;

@@ -1,0 +1,192 @@
+//! Entries of the metadata log: each is a proposal which [`State::apply`](super::State::apply) takes or refuses, the same everywhere.
+//!
+//! At rest and on the wire: one version byte, one byte that names the kind, the fields in the order below, little-endian. Kinds
+//! and versions are added, never changed.
+
+use super::codec::{Codec, DecodeError, Reader};
+use crate::format::upgrade::Newer;
+use crate::replica::message::{SealedSegment, SegmentOpen};
+use crate::types::{Epoch, NodeId, ProcessLife, ProducerEpoch, ProducerId, RangeId, SegmentId};
+
+/// Newest version of a change that is known here.
+pub const CHANGE_VERSION: u8 = 1;
+
+/// One entry of the metadata log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A process of a node has started: whatever names an earlier life of it is superseded. Lives only grow.
+    NodeStarted {
+        node: NodeId,
+        life: ProcessLife,
+        /// Shards that it runs in this life.
+        shards: u16,
+    },
+    /// A topic of `ranges` (a power of two) equal key spans, each without a segment yet.
+    CreateTopic {
+        name: String,
+        keyspace_version: u8,
+        batch_bytes_max: u32,
+        ranges: u32,
+        /// Who opens the first segments: range *i* belongs to number *i* modulo their count. Not empty.
+        homes: Vec<NodeId>,
+    },
+    /// A seal round begins on the open segment: `epoch` may be asked for. Above the range's epoch.
+    BeginSeal { range: RangeId, segment: SegmentId, epoch: Epoch, reason: SealReason },
+    /// The round's result: the end of the segment, for ever.
+    Sealed {
+        range: RangeId,
+        sealed: SealedSegment,
+        /// The segment ended in a roll mark: its prepared successor begins at the end, is now the open one, and the round goes
+        /// on in it. Otherwise nothing in a prepared successor was acknowledged, and it is dropped.
+        goes_on: bool,
+        /// The segment that follows; never together with `goes_on`.
+        open: Option<SegmentOpen>,
+    },
+    /// The range's next segment. Its base is where the chain ends.
+    Open { range: RangeId, open: SegmentOpen },
+    /// The successor of the open segment `after`, for when that is full. It has no base yet.
+    Prepare { range: RangeId, after: SegmentId, open: SegmentOpen },
+    /// A living primary has gone on in the prepared successor: the first is sealed, the successor open where it ends.
+    Rolled { range: RangeId, sealed: SealedSegment, successor: SegmentId },
+    /// A producer's id was opened again: earlier epochs are fenced. The epoch is one above the current one.
+    ProducerEpoch { producer: ProducerId, epoch: ProducerEpoch },
+    /// A node may give the ids from `first` on. `first` is the next id never given.
+    ProducerBlock { node: NodeId, first: ProducerId, count: u64 },
+    /// The retention clock goes on by so many ms.
+    RetentionTick { ms: u64 },
+}
+
+/// Why a segment is sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SealReason {
+    /// Its primary's process has ended.
+    Restart,
+    /// Its primary asked for it.
+    Asked,
+    /// It cannot be read whole.
+    Damage,
+    /// Its range splits.
+    Split,
+    /// Its range merges.
+    Merge,
+    /// It moves to other nodes.
+    Move,
+    /// A replica of it is lost.
+    Lost,
+}
+
+impl Change {
+    /// As it lies in the log.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64);
+        CHANGE_VERSION.put(&mut out);
+        self.put(&mut out);
+        out
+    }
+
+    /// From what lies in the log; all of `bytes` belongs to it.
+    ///
+    /// # Errors
+    /// `Newer` if a later build wrote it; `Malformed` if nobody did.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let version = u8::get(&mut reader)?;
+        if version > CHANGE_VERSION {
+            let (found, supported) = (u32::from(version), u32::from(CHANGE_VERSION));
+            return Err(Newer { what: "metadata change", found, supported }.into());
+        }
+        let change = Self::get(&mut reader)?;
+        reader.end()?;
+        Ok(change)
+    }
+}
+
+impl Codec for SealReason {
+    fn put(&self, out: &mut Vec<u8>) {
+        let number: u8 = match self {
+            Self::Restart => 1,
+            Self::Asked => 2,
+            Self::Damage => 3,
+            Self::Split => 4,
+            Self::Merge => 5,
+            Self::Move => 6,
+            Self::Lost => 7,
+        };
+        number.put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match u8::get(from)? {
+            1 => Self::Restart,
+            2 => Self::Asked,
+            3 => Self::Damage,
+            4 => Self::Split,
+            5 => Self::Merge,
+            6 => Self::Move,
+            7 => Self::Lost,
+            _ => return Err(from.malformed()),
+        })
+    }
+}
+
+impl Codec for Change {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::NodeStarted { node, life, shards } => (1u8, *node, *life, *shards).put(out),
+            Self::CreateTopic { name, keyspace_version, batch_bytes_max, ranges, homes } => {
+                (2u8, *keyspace_version, *batch_bytes_max, *ranges).put(out);
+                name.put(out);
+                homes.put(out);
+            }
+            Self::BeginSeal { range, segment, epoch, reason } => {
+                (3u8, *range, *segment, *epoch).put(out);
+                reason.put(out);
+            }
+            Self::Sealed { range, sealed, goes_on, open } => {
+                (4u8, *range, *goes_on).put(out);
+                sealed.put(out);
+                open.put(out);
+            }
+            Self::Open { range, open } => (5u8, *range, *open).put(out),
+            Self::Prepare { range, after, open } => (6u8, *range, *after, *open).put(out),
+            Self::Rolled { range, sealed, successor } => {
+                (7u8, *range, *successor).put(out);
+                sealed.put(out);
+            }
+            Self::ProducerEpoch { producer, epoch } => (8u8, *producer, *epoch).put(out),
+            Self::ProducerBlock { node, first, count } => (9u8, *node, *first, *count).put(out),
+            Self::RetentionTick { ms } => (10u8, *ms).put(out),
+        }
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match u8::get(from)? {
+            1 => Self::NodeStarted { node: from.take()?, life: from.take()?, shards: from.take()? },
+            2 => {
+                let (keyspace_version, batch_bytes_max, ranges) = from.take()?;
+                Self::CreateTopic { name: from.take()?, keyspace_version, batch_bytes_max, ranges, homes: from.take()? }
+            }
+            3 => Self::BeginSeal {
+                range: from.take()?,
+                segment: from.take()?,
+                epoch: from.take()?,
+                reason: from.take()?,
+            },
+            4 => {
+                let (range, goes_on) = from.take()?;
+                Self::Sealed { range, goes_on, sealed: from.take()?, open: from.take()? }
+            }
+            5 => Self::Open { range: from.take()?, open: from.take()? },
+            6 => Self::Prepare { range: from.take()?, after: from.take()?, open: from.take()? },
+            7 => {
+                let (range, successor) = from.take()?;
+                Self::Rolled { range, successor, sealed: from.take()? }
+            }
+            8 => Self::ProducerEpoch { producer: from.take()?, epoch: from.take()? },
+            9 => Self::ProducerBlock { node: from.take()?, first: from.take()?, count: from.take()? },
+            10 => Self::RetentionTick { ms: from.take()? },
+            _ => return Err(from.malformed()),
+        })
+    }
+}

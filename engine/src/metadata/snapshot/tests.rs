@@ -1,0 +1,149 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::api::response::GapCause;
+use crate::format::checksum::Digest;
+use crate::metadata::{Change, SealReason};
+use crate::replica::message::{SealedSegment, SegmentOpen, Span};
+use crate::types::{
+    Epoch, NodeId, Offset, ProcessLife, ProducerEpoch, ProducerId, RangeId, SegmentId,
+};
+
+const LOG: LogStart =
+    LogStart { generation: Generation(0xa1a2_a3a4_a5a6_a7a8), sequence: 9, position: 0x1_2000, previous: 0xb1b2 };
+
+fn opening(segment: u64, base: Option<u64>, epoch: u64, predecessor: Option<u64>) -> SegmentOpen {
+    SegmentOpen {
+        segment: SegmentId(segment),
+        base: base.map(Offset),
+        epoch: Epoch(epoch),
+        seed: 0x0102_0304_0506_0708,
+        predecessor: predecessor.map(SegmentId),
+        primary: NodeId(1),
+        life: ProcessLife(3),
+        replicas: 1,
+        quorum: 1,
+        batch_bytes_max: 1 << 20,
+        retention_ms: 60_000,
+    }
+}
+
+/// One change of each kind, each of which is taken after those before it.
+fn changes() -> Vec<Change> {
+    let range = RangeId(2);
+    let hole =
+        Span { from: Offset(4), to: Offset(6), records_at_most: 2, cause: GapCause::Interrupted };
+    let sealed = |segment, base, end, epoch, holes: &[Span]| SealedSegment {
+        segment: SegmentId(segment),
+        base: Offset(base),
+        end: Offset(end),
+        digest: Digest(0x00ff_00ff_00ff_00ff_00ff_00ff_00ff_00ff),
+        holes: holes.to_vec(),
+        epoch: Epoch(epoch),
+    };
+    vec![
+        Change::NodeStarted { node: NodeId(1), life: ProcessLife(3), shards: 4 },
+        Change::RetentionTick { ms: 60_000 },
+        Change::CreateTopic {
+            name: "orders".to_owned(),
+            keyspace_version: 1,
+            batch_bytes_max: 1 << 20,
+            ranges: 2,
+            homes: vec![NodeId(1)],
+        },
+        Change::Open { range, open: opening(1, Some(0), 1, None) },
+        Change::BeginSeal { range, segment: SegmentId(1), epoch: Epoch(2), reason: SealReason::Restart },
+        Change::Sealed {
+            range,
+            sealed: sealed(1, 0, 10, 2, &[hole]),
+            goes_on: false,
+            open: Some(opening(2, Some(10), 2, Some(1))),
+        },
+        Change::Prepare { range, after: SegmentId(2), open: opening(3, None, 2, Some(2)) },
+        Change::Rolled { range, sealed: sealed(2, 10, 30, 2, &[]), successor: SegmentId(3) },
+        Change::Prepare { range, after: SegmentId(3), open: opening(4, None, 2, Some(3)) },
+        Change::BeginSeal { range, segment: SegmentId(3), epoch: Epoch(3), reason: SealReason::Asked },
+        Change::ProducerBlock { node: NodeId(1), first: ProducerId(1), count: 1024 },
+        Change::ProducerEpoch { producer: ProducerId(7), epoch: ProducerEpoch(2) },
+    ]
+}
+
+fn state() -> State {
+    let mut state = State::default();
+    for change in changes() {
+        state.apply(&change).unwrap_or_else(|rejected| panic!("{change:?}: {rejected}"));
+    }
+    state
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Golden lines are added, never edited: what was once written must always be read so.
+#[test]
+fn a_change_of_version_1_is_these_bytes() {
+    let found: Vec<String> = changes().iter().map(|change| hex(&change.encode())).collect();
+    let golden: Vec<&str> = include_str!("../golden/changes-1.hex").lines().collect();
+    assert_eq!(found, golden);
+    for change in changes() {
+        assert_eq!(Change::decode(&change.encode()), Ok(change));
+    }
+}
+
+#[test]
+fn a_snapshot_of_version_1_is_these_bytes() {
+    let golden: String = include_str!("../golden/snapshot-1.hex").lines().collect();
+    assert_eq!(hex(&encode(&state(), &LOG)), golden);
+}
+
+#[test]
+fn a_snapshot_is_read_back_whatever_pads_it() {
+    let mut bytes = encode(&state(), &LOG);
+    bytes.resize(bytes.len() + 4096, 0);
+    assert_eq!(decode(&bytes), Ok(Snapshot { state: state(), log: LOG }));
+}
+
+#[test]
+fn a_newer_snapshot_or_change_is_told_from_damage() {
+    let mut bytes = encode(&state(), &LOG);
+    bytes[8] = 2;
+    assert!(matches!(decode(&bytes), Err(SnapshotError::Header { .. })), "a flipped version is damage");
+    let sum = checksum(0, &bytes[..CHECKED]);
+    bytes[CHECKED..SNAPSHOT_HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
+    let newer = Newer { what: "metadata snapshot", found: 2, supported: 1 };
+    assert_eq!(decode(&bytes), Err(SnapshotError::Newer(newer)));
+    let newer = Newer { what: "metadata change", found: 2, supported: 1 };
+    assert_eq!(Change::decode(&[2, 77]), Err(DecodeError::Newer(newer)));
+}
+
+#[test]
+fn every_flipped_bit_and_every_cut_of_a_snapshot_is_noticed() {
+    let bytes = encode(&state(), &LOG);
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        assert!(decode(&damaged).is_err(), "byte {at}");
+        assert!(decode(&bytes[..at]).is_err(), "cut at {at}");
+    }
+}
+
+#[test]
+fn a_state_that_contradicts_itself_is_not_read() {
+    let mut state = state();
+    state.next.segment = SegmentId(4);
+    assert!(matches!(decode(&encode(&state, &LOG)), Err(SnapshotError::State(_))));
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_are_refused_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut change = vec![1];
+        change.extend(&bytes);
+        if let Ok(decoded) = Change::decode(&change) {
+            prop_assert_eq!(decoded.encode(), change);
+        }
+        let mut reader = Reader::new(&bytes);
+        let _ = State::get(&mut reader);
+    }
+}

@@ -1,0 +1,261 @@
+//! What is true of the cluster: the result of all changes applied, and of nothing else.
+//!
+//! Ordered maps throughout, so that two replicas that applied the same changes are equal byte for byte. Ids come from counters
+//! that only grow: what is deleted is never given again.
+
+use std::collections::BTreeMap;
+
+use super::change::SealReason;
+use super::codec::{Codec, DecodeError, Reader, fields};
+use super::range_chain::RangeChain;
+use crate::types::{
+    Epoch, KeySpan, NodeId, Offset, ProcessLife, ProducerEpoch, ProducerId, RangeId, SegmentId, TopicId,
+};
+
+/// The epoch under which a producer's id is first given.
+pub const FIRST_PRODUCER_EPOCH: ProducerEpoch = ProducerEpoch(1);
+/// The epoch of a range that has just been created.
+pub const FIRST_EPOCH: Epoch = Epoch(1);
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Entries of the log that have been applied, refused ones counted: the index of the next.
+    pub(super) applied: u64,
+    pub(super) next: NextIds,
+    /// The committed retention clock, in ms.
+    pub(super) retention_ms: u64,
+    pub(super) nodes: BTreeMap<NodeId, Node>,
+    pub(super) topics: BTreeMap<TopicId, Topic>,
+    /// By name; derived from `topics`.
+    pub(super) names: BTreeMap<String, TopicId>,
+    pub(super) ranges: BTreeMap<RangeId, Range>,
+    /// Producers whose id was opened again. One that is not here and was given is in its first epoch.
+    pub(super) producers: BTreeMap<ProducerId, ProducerEpoch>,
+}
+
+/// The ids to be given next. They only grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextIds {
+    pub topic: TopicId,
+    pub range: RangeId,
+    pub segment: SegmentId,
+    pub producer: ProducerId,
+}
+
+/// A node of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its newest process.
+    pub life: ProcessLife,
+    /// Shards of that.
+    pub shards: u16,
+}
+
+/// A topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topic {
+    pub name: String,
+    /// Version of the function from keys to hashes.
+    pub keyspace_version: u8,
+    /// Bytes of the largest batch.
+    pub batch_bytes_max: u32,
+    /// Its ranges, active and sealed, by id.
+    pub ranges: Vec<RangeId>,
+}
+
+/// A range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    pub topic: TopicId,
+    pub span: KeySpan,
+    /// The newest epoch given.
+    pub epoch: Epoch,
+    pub status: RangeStatus,
+    /// What it was split or merged from; empty for a range that its topic was created with.
+    pub parents: Vec<RangeId>,
+    /// Where its next segment is to be opened: the node of its last primary.
+    pub home: NodeId,
+    /// Below it, deleted by retention.
+    pub trimmed: Offset,
+    pub chain: RangeChain,
+    /// The seal round that has begun and has not ended.
+    pub sealing: Option<Sealing>,
+}
+
+/// Whether a range takes records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RangeStatus {
+    Active,
+    /// Its keys go to the successors.
+    Sealed {
+        successors: Vec<RangeId>,
+    },
+}
+
+/// A seal round, as committed. Its epoch is the range's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealing {
+    /// The segment that is being sealed; after a roll mark, the second of the tail.
+    pub segment: SegmentId,
+    pub reason: SealReason,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            applied: 0,
+            next: NextIds {
+                topic: TopicId(1),
+                range: RangeId(1),
+                segment: SegmentId(1),
+                producer: ProducerId(ProducerId::NONE.0 + 1),
+            },
+            retention_ms: 0,
+            nodes: BTreeMap::new(),
+            topics: BTreeMap::new(),
+            names: BTreeMap::new(),
+            ranges: BTreeMap::new(),
+            producers: BTreeMap::new(),
+        }
+    }
+}
+
+impl State {
+    /// Entries of the log applied so far: the index of the next.
+    #[must_use]
+    pub fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// The ids to be given next.
+    #[must_use]
+    pub fn next(&self) -> NextIds {
+        self.next
+    }
+
+    /// The committed retention clock, in ms.
+    #[must_use]
+    pub fn retention_ms(&self) -> u64 {
+        self.retention_ms
+    }
+
+    /// A node.
+    #[must_use]
+    pub fn node(&self, node: NodeId) -> Option<&Node> {
+        self.nodes.get(&node)
+    }
+
+    /// A topic.
+    #[must_use]
+    pub fn topic(&self, topic: TopicId) -> Option<&Topic> {
+        self.topics.get(&topic)
+    }
+
+    /// A range.
+    #[must_use]
+    pub fn range(&self, range: RangeId) -> Option<&Range> {
+        self.ranges.get(&range)
+    }
+
+    /// All ranges, by id.
+    pub fn ranges(&self) -> impl Iterator<Item = (RangeId, &Range)> {
+        self.ranges.iter().map(|(id, range)| (*id, range))
+    }
+
+    /// The epoch in which a producer's id now writes, or `None` if it was never given.
+    #[must_use]
+    pub fn producer_epoch(&self, producer: ProducerId) -> Option<ProducerEpoch> {
+        if producer == ProducerId::NONE || producer >= self.next.producer {
+            return None;
+        }
+        Some(self.producers.get(&producer).copied().unwrap_or(FIRST_PRODUCER_EPOCH))
+    }
+
+    /// Whether a state that was read, not made, agrees with itself.
+    fn is_valid(&self) -> bool {
+        let ranges_fit = self.ranges.iter().all(|(id, range)| {
+            let last = range.chain.prepared().or(range.chain.open()).map(|open| open.segment);
+            *id < self.next.range
+                && range.chain.is_valid()
+                && last.or(range.chain.last_sealed()).is_none_or(|segment| segment < self.next.segment)
+                && self.topics.get(&range.topic).is_some_and(|topic| topic.ranges.binary_search(id).is_ok())
+                && range.sealing.is_none_or(|s| range.chain.open().is_some_and(|open| open.segment == s.segment))
+        });
+        let topics_fit = self.topics.iter().all(|(id, topic)| {
+            *id < self.next.topic
+                && topic.ranges.is_sorted_by(|a, b| a < b)
+                && topic.ranges.iter().all(|range| self.ranges.contains_key(range))
+        });
+        let producers_fit = self.producers.keys().all(|producer| *producer < self.next.producer);
+        ranges_fit && topics_fit && producers_fit && self.names.len() == self.topics.len()
+    }
+}
+
+fields!(NextIds { topic, range, segment, producer });
+fields!(Node { life, shards });
+fields!(Topic { name, keyspace_version, batch_bytes_max, ranges });
+fields!(Range { topic, span, epoch, status, parents, home, trimmed, chain, sealing });
+fields!(Sealing { segment, reason });
+
+impl Codec for RangeStatus {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Active => 1u8.put(out),
+            Self::Sealed { successors } => {
+                2u8.put(out);
+                successors.put(out);
+            }
+        }
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match u8::get(from)? {
+            1 => Ok(Self::Active),
+            2 => Ok(Self::Sealed { successors: from.take()? }),
+            _ => Err(from.malformed()),
+        }
+    }
+}
+
+impl Codec for State {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.applied, self.next, self.retention_ms).put(out);
+        put_map(&self.nodes, out);
+        put_map(&self.topics, out);
+        put_map(&self.ranges, out);
+        put_map(&self.producers, out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (applied, next, retention_ms) = from.take()?;
+        let nodes = get_map(from)?;
+        let topics: BTreeMap<TopicId, Topic> = get_map(from)?;
+        let names = topics.iter().map(|(id, topic)| (topic.name.clone(), *id)).collect();
+        let (ranges, producers) = (get_map(from)?, get_map(from)?);
+        let state = Self { applied, next, retention_ms, nodes, topics, names, ranges, producers };
+        if state.is_valid() { Ok(state) } else { Err(from.malformed()) }
+    }
+}
+
+fn put_map<K: Codec, V: Codec>(map: &BTreeMap<K, V>, out: &mut Vec<u8>) {
+    u64::try_from(map.len()).expect("a length fits 64 bits").put(out);
+    for (key, value) in map {
+        key.put(out);
+        value.put(out);
+    }
+}
+
+fn get_map<K: Codec + Ord, V: Codec>(from: &mut Reader<'_>) -> Result<BTreeMap<K, V>, DecodeError> {
+    let length = u64::get(from)?;
+    let mut map = BTreeMap::new();
+    for _ in 0..length {
+        let (key, value) = from.take()?;
+        // Keys are written in order: one that is not above the last was not written by `put_map`.
+        if map.last_key_value().is_some_and(|(last, _)| *last >= key) {
+            return Err(from.malformed());
+        }
+        map.insert(key, value);
+    }
+    Ok(map)
+}
