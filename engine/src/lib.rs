@@ -4,10 +4,13 @@
 //! thread or randomness of their own. `io` performs the commands on glommio and io_uring, and decides nothing.
 
 pub mod api;
+pub mod controller;
+pub mod failover;
 pub mod format;
 #[cfg(feature = "glommio")]
 pub mod io;
 pub mod journal;
+pub mod metadata;
 pub mod replica;
 pub mod segment;
 pub mod shard;

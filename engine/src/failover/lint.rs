@@ -158,4 +158,3 @@ fn check_second(
         (None, None) => {}
     }
 }
-

@@ -294,10 +294,7 @@ impl State {
 #[must_use]
 pub fn is_topic_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    !name.is_empty()
-        && name.len() <= TOPIC_NAME_BYTES_MAX
-        && name.bytes().all(allowed)
-        && !matches!(name, "." | "..")
+    !name.is_empty() && name.len() <= TOPIC_NAME_BYTES_MAX && name.bytes().all(allowed) && !matches!(name, "." | "..")
 }
 
 #[cfg(test)]

@@ -175,10 +175,10 @@ impl State {
     /// Whether a state that was read, not made, agrees with itself.
     fn is_valid(&self) -> bool {
         let ranges_fit = self.ranges.iter().all(|(id, range)| {
-            let last = range.chain.prepared().or(range.chain.open()).map(|open| open.segment);
+            let last = range.chain.prepared().or_else(|| range.chain.open()).map(|open| open.segment);
             *id < self.next.range
                 && range.chain.is_valid()
-                && last.or(range.chain.last_sealed()).is_none_or(|segment| segment < self.next.segment)
+                && last.or_else(|| range.chain.last_sealed()).is_none_or(|segment| segment < self.next.segment)
                 && self.topics.get(&range.topic).is_some_and(|topic| topic.ranges.binary_search(id).is_ok())
                 && range.sealing.is_none_or(|s| range.chain.open().is_some_and(|open| open.segment == s.segment))
         });

@@ -169,8 +169,7 @@ fn copies_that_complete_each_other_are_repaired_before_the_seal() {
 
 #[test]
 fn a_round_goes_on_in_the_second_segment_behind_a_mark() {
-    let mark =
-        Rolled { segment: SegmentId(7), end: Offset(120), digest: Digest(120), successor: SegmentId(8) };
+    let mark = Rolled { segment: SegmentId(7), end: Offset(120), digest: Digest(120), successor: SegmentId(8) };
     let marked = SealAnswer { mark: Some(mark), ..answer(120) };
     let second = Some(segment(8, None, 1, 1));
     expect(

@@ -135,11 +135,8 @@ fn an_open_or_prepare_in_a_superseded_epoch_is_refused() {
     let mut state = one_open();
     state.apply(&begin_seal(1, 2)).unwrap();
     let stale = Rejected::StaleEpoch { current: Epoch(2) };
-    let prepare = |epoch| Change::Prepare {
-        range: RANGE,
-        after: SegmentId(1),
-        open: opening(2, None, epoch, 1, Some(1)),
-    };
+    let prepare =
+        |epoch| Change::Prepare { range: RANGE, after: SegmentId(1), open: opening(2, None, epoch, 1, Some(1)) };
     refuses(&state, &prepare(1), stale);
     refuses(&state, &prepare(2), Rejected::Sealing);
     refuses(&state, &begin_seal(1, 2), stale);
@@ -151,22 +148,14 @@ fn an_open_or_prepare_in_a_superseded_epoch_is_refused() {
 #[test]
 fn a_seal_needs_the_round_that_was_begun() {
     let mut state = one_open();
-    refuses(
-        &state,
-        &seal(sealed(1, 0, 10, 1), false, None),
-        Rejected::NotSealing { segment: SegmentId(1) },
-    );
+    refuses(&state, &seal(sealed(1, 0, 10, 1), false, None), Rejected::NotSealing { segment: SegmentId(1) });
     refuses(&state, &begin_seal(2, 2), Misfit::NotOpen { segment: SegmentId(2) }.into());
     state.apply(&begin_seal(1, 2)).unwrap();
     state.apply(&begin_seal(1, 4)).unwrap();
     let stale = Rejected::StaleEpoch { current: Epoch(4) };
     refuses(&state, &seal(sealed(1, 0, 10, 2), false, None), stale);
     state.apply(&seal(sealed(1, 0, 10, 4), false, None)).unwrap();
-    refuses(
-        &state,
-        &seal(sealed(1, 0, 11, 4), false, None),
-        Rejected::NotSealing { segment: SegmentId(1) },
-    );
+    refuses(&state, &seal(sealed(1, 0, 11, 4), false, None), Rejected::NotSealing { segment: SegmentId(1) });
     assert_eq!(state.range(RANGE).unwrap().chain.find_sealed(SegmentId(1)).unwrap().end, Offset(10));
 }
 
@@ -202,9 +191,7 @@ fn holes_lie_in_order_inside_their_segment() {
         records_at_most: to - from,
         cause: GapCause::Interrupted,
     };
-    let with = |holes: &[Span]| {
-        seal(SealedSegment { holes: holes.to_vec(), ..sealed(1, 0, 10, 2) }, false, None)
-    };
+    let with = |holes: &[Span]| seal(SealedSegment { holes: holes.to_vec(), ..sealed(1, 0, 10, 2) }, false, None);
     refuses(&state, &with(&[hole(3, 11)]), Misfit::Hole { index: 0 }.into());
     refuses(&state, &with(&[hole(3, 5), hole(4, 6)]), Misfit::Hole { index: 1 }.into());
     refuses(&state, &with(&[Span { to: Offset(3), ..hole(3, 4) }]), Misfit::Hole { index: 0 }.into());
@@ -242,8 +229,7 @@ fn a_roll_opens_the_prepared_successor_where_the_first_ends() {
 fn a_round_goes_on_in_the_second_segment_or_drops_it() {
     let mut state = prepared();
     state.apply(&begin_seal(1, 2)).unwrap();
-    let rolled =
-        Change::Rolled { range: RANGE, sealed: sealed(1, 0, 10, 2), successor: SegmentId(2) };
+    let rolled = Change::Rolled { range: RANGE, sealed: sealed(1, 0, 10, 2), successor: SegmentId(2) };
     refuses(&state, &rolled, Rejected::Sealing);
 
     let mut dropped = state.clone();
@@ -264,10 +250,7 @@ fn a_round_goes_on_in_the_second_segment_or_drops_it() {
 fn a_producer_is_fenced_by_the_epoch_above_its_own_and_by_no_other() {
     let mut state = after(&[started(1)]);
     let block = |first, count| Change::ProducerBlock { node: NODE, first: ProducerId(first), count };
-    let raise = |producer, epoch| Change::ProducerEpoch {
-        producer: ProducerId(producer),
-        epoch: ProducerEpoch(epoch),
-    };
+    let raise = |producer, epoch| Change::ProducerEpoch { producer: ProducerId(producer), epoch: ProducerEpoch(epoch) };
     refuses(&state, &raise(1, 2), Rejected::UnknownProducer { producer: ProducerId(1) });
     refuses(&state, &block(2, 10), Rejected::BadBlock { next: ProducerId(1) });
     refuses(&state, &block(1, 0), Rejected::BadBlock { next: ProducerId(1) });
@@ -284,12 +267,8 @@ fn a_producer_is_fenced_by_the_epoch_above_its_own_and_by_no_other() {
 #[test]
 fn what_is_not_known_is_refused() {
     let state = after(&[started(1), create("a", 1)]);
-    let unknown = Change::BeginSeal {
-        range: RangeId(9),
-        segment: SegmentId(1),
-        epoch: Epoch(2),
-        reason: SealReason::Asked,
-    };
+    let unknown =
+        Change::BeginSeal { range: RangeId(9), segment: SegmentId(1), epoch: Epoch(2), reason: SealReason::Asked };
     refuses(&state, &unknown, Rejected::UnknownRange { range: RangeId(9) });
     let elsewhere = SegmentOpen { primary: NodeId(2), ..opening(1, Some(0), 1, 1, None) };
     refuses(&state, &open(elsewhere), Rejected::UnknownNode { node: NodeId(2) });

@@ -5,9 +5,7 @@ use crate::api::response::GapCause;
 use crate::format::checksum::Digest;
 use crate::metadata::{Change, SealReason};
 use crate::replica::message::{SealedSegment, SegmentOpen, Span};
-use crate::types::{
-    Epoch, NodeId, Offset, ProcessLife, ProducerEpoch, ProducerId, RangeId, SegmentId,
-};
+use crate::types::{Epoch, NodeId, Offset, ProcessLife, ProducerEpoch, ProducerId, RangeId, SegmentId};
 
 const LOG: LogStart =
     LogStart { generation: Generation(0xa1a2_a3a4_a5a6_a7a8), sequence: 9, position: 0x1_2000, previous: 0xb1b2 };
@@ -31,8 +29,7 @@ fn opening(segment: u64, base: Option<u64>, epoch: u64, predecessor: Option<u64>
 /// One change of each kind, each of which is taken after those before it.
 fn changes() -> Vec<Change> {
     let range = RangeId(2);
-    let hole =
-        Span { from: Offset(4), to: Offset(6), records_at_most: 2, cause: GapCause::Interrupted };
+    let hole = Span { from: Offset(4), to: Offset(6), records_at_most: 2, cause: GapCause::Interrupted };
     let sealed = |segment, base, end, epoch, holes: &[Span]| SealedSegment {
         segment: SegmentId(segment),
         base: Offset(base),
