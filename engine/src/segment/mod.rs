@@ -2,14 +2,18 @@
 //! entry, each verified.
 
 pub mod appender;
+pub mod catalog;
 pub mod index;
 pub mod pool;
 pub mod reader;
 #[cfg(test)]
 pub(crate) mod samples;
 pub mod tally;
+#[cfg(test)]
+pub(crate) mod test_store;
 
 pub use appender::{Appender, Cut, Placed, TailRead, UnwrittenChunk};
+pub use catalog::{Catalog, SegmentRecord, SegmentState};
 pub use index::SparseIndex;
 pub use pool::ChunkPool;
 pub use reader::{BadEntry, Scanned, SegmentReader, Wanted};
