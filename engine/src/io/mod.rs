@@ -4,6 +4,7 @@
 //! probe            is this host fit? before anything else, through the io-uring crate
 //! store            blocking files, for recovery before any shard runs
 //! ring             this shard's own io_uring for disk work; owns the buffers while the kernel uses them
+//! files            a shard's file operations, each a few steps on the ring
 //! journal_writer   one journal group at a time, by the way that `calibrate` found best on this device
 //! floor, device    what the device itself can do, and what it says about itself
 //! bell             an eventfd: how completions wake an executor
@@ -14,6 +15,7 @@ pub mod bell;
 pub mod calibrate;
 pub mod cpu;
 pub mod device;
+pub mod files;
 pub mod floor;
 pub mod journal_writer;
 pub mod probe;

@@ -55,6 +55,11 @@ impl AsFd for DiskFile {
 }
 
 impl DiskFile {
+    /// Whether nobody else, and no operation under way, has it open through this.
+    pub(in crate::io) fn is_unshared(&self) -> bool {
+        Rc::strong_count(&self.0) == 1
+    }
+
     fn target(&self) -> types::Fd {
         types::Fd(self.0.as_raw_fd())
     }
