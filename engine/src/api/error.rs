@@ -4,6 +4,8 @@
 use thiserror::Error;
 
 use crate::api::response::Route;
+use crate::format::batch::{BatchError, RecordError};
+use crate::format::record::RecordFault;
 use crate::types::{Epoch, Offset, ProducerEpoch, Run, Sequence};
 
 /// What became of a produce. Requests that store nothing are always `NotStored`.
@@ -207,6 +209,34 @@ impl Refusal {
             | Self::Unreadable { .. }
             | Self::DeadlinePassed
             | Self::BadRequest => Retry::Never,
+        }
+    }
+}
+
+impl From<BatchError> for BadBatch {
+    fn from(error: BatchError) -> Self {
+        match error {
+            BatchError::Length { .. } | BatchError::TooLarge { .. } => Self::Short,
+            BatchError::Checksum { stored, computed } => Self::Checksum { found: stored, computed },
+            BatchError::Newer(newer) => Self::Version {
+                found: u8::try_from(newer.found).unwrap_or(u8::MAX),
+                newest: u8::try_from(newer.supported).unwrap_or(u8::MAX),
+            },
+            BatchError::Codec { found } => Self::Codec { found: u8::try_from(found).unwrap_or(u8::MAX) },
+            BatchError::Header => Self::Header,
+        }
+    }
+}
+
+impl From<RecordError> for BadBatch {
+    fn from(error: RecordError) -> Self {
+        match error.fault {
+            RecordFault::HashBounds(_) | RecordFault::HashSpan(_) => Self::Key { index: error.index },
+            RecordFault::Truncated
+            | RecordFault::Number
+            | RecordFault::Attributes(_)
+            | RecordFault::Timestamp
+            | RecordFault::Trailing(_) => Self::Record { index: error.index },
         }
     }
 }

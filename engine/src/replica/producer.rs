@@ -7,32 +7,15 @@
 
 use crate::api::error::Refusal;
 use crate::format::batch::Stamp;
+pub use crate::format::segment::ProducerEntry;
+use crate::format::segment::TableRef;
+use crate::format::segment::table::encode_table;
+use crate::format::verdict::DecodeError;
 use crate::types::limits::RANGE_PRODUCERS_MAX;
-use crate::types::{Offset, ProducerEpoch, ProducerId, Run, Sequence};
+use crate::types::{Offset, ProducerId, Sequence};
 
 /// Delay advised when a table is full: a roll may make room.
 const FULL_DELAY_MS: u32 = 100;
-
-/// One producer's state in a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProducerEntry {
-    pub producer: ProducerId,
-    pub epoch: ProducerEpoch,
-    pub run: Run,
-    /// Sequence of its last batch; `None` where only the epoch was inherited.
-    pub last: Option<Sequence>,
-    /// End of that batch, exclusive.
-    pub end: Offset,
-    /// The retention clock when it was last heard of, in ms.
-    pub seen_ms: u64,
-    /// Sequences above `last` may lie in a hole before this point: the next batch may have any of them.
-    pub doubtful: bool,
-    /// Sequences in `[doubt_from, doubt_to)` were passed over after a hole: a repeat of one is neither stored nor not.
-    pub doubt_from: Sequence,
-    pub doubt_to: Sequence,
-    /// It said that it sends no more.
-    pub finished: bool,
-}
 
 /// Judgement of one batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +44,24 @@ impl ProducerTable {
             Some(at) => Err(at + 1),
             None => Ok(Self { entries }),
         }
+    }
+
+    /// The table whose payload this is.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
+        let table = TableRef::decode(payload)?;
+        let mut entries: Vec<ProducerEntry> = table.iter().collect();
+        for entry in &mut entries {
+            entry.doubtful |= table.is_all_doubtful();
+        }
+        Ok(Self { entries })
+    }
+
+    /// Appends its payload, as a segment begins with it.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        encode_table(out, false, self.entries.iter().copied());
     }
 
     /// All entries, by producer.
@@ -99,7 +100,7 @@ impl ProducerTable {
             std::cmp::Ordering::Less => Check::Refuse(Refusal::ProducerFenced { epoch: entry.epoch, run: entry.run }),
             std::cmp::Ordering::Greater if stamp.sequence == Sequence(0) => Check::Take,
             std::cmp::Ordering::Greater => Check::Refuse(Refusal::OutOfOrder { expected: Sequence(0) }),
-            std::cmp::Ordering::Equal => entry.check_sequence(stamp.sequence),
+            std::cmp::Ordering::Equal => check_sequence(entry, stamp.sequence),
         }
     }
 
@@ -151,27 +152,22 @@ impl ProducerTable {
     }
 }
 
-impl ProducerEntry {
-    fn check_sequence(&self, sequence: Sequence) -> Check {
-        if self.doubt_from <= sequence && sequence < self.doubt_to {
-            return Check::Refuse(Refusal::Doubtful);
-        }
-        let expected = match self.last {
-            Some(last) if sequence <= last => return Check::Repeat { end: self.end },
-            Some(last) => last.next(),
-            None => Sequence(0),
-        };
-        if sequence == expected || self.doubtful {
-            Check::Take
-        } else {
-            Check::Refuse(Refusal::OutOfOrder { expected })
-        }
+fn check_sequence(entry: &ProducerEntry, sequence: Sequence) -> Check {
+    if entry.doubt_from <= sequence && sequence < entry.doubt_to {
+        return Check::Refuse(Refusal::Doubtful);
     }
+    let expected = match entry.last {
+        Some(last) if sequence <= last => return Check::Repeat { end: entry.end },
+        Some(last) => last.next(),
+        None => Sequence(0),
+    };
+    if sequence == expected || entry.doubtful { Check::Take } else { Check::Refuse(Refusal::OutOfOrder { expected }) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::{ProducerEpoch, Run};
 
     fn stamp(producer: u64, epoch: u32, run: u32, sequence: u64) -> Stamp {
         Stamp {

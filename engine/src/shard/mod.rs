@@ -1,5 +1,22 @@
 //! One core of a node: its ranges, journal and files, as one state machine. Shards share nothing.
 
+mod admission;
+mod chain;
+mod checkpoint;
 pub mod command;
 pub mod counters;
 pub mod event;
+mod fetch;
+mod groups;
+mod obey;
+pub mod open;
+mod queue;
+mod range;
+#[expect(clippy::module_inception, reason = "the central noun is a folder, and its state has a file")]
+pub mod shard;
+mod tail;
+
+#[cfg(test)]
+mod tests;
+
+pub use shard::Shard;

@@ -1,0 +1,317 @@
+//! The checkpoint at work: what lies in memory and in the journal goes into segments and the catalog, and the journal's groups may
+//! be overwritten.
+//!
+//! ```text
+//!  cut: every segment's memory is closed at a block; no later entry joins a group with an earlier one (barrier)
+//!   |  make missing files -> write chunks -> sync files -> sync folders        (a)
+//!   |  the last group before the cut is durable
+//!   |  write the catalog's delta -> sync it -> sync its folder                 (b)
+//!   v  release the journal up to the cut, and the memory                       (c)
+//! ```
+//! Crash before (b) is durable: recovery replays from the older mark, whose groups are all still there, and writes the same bytes
+//! behind the older checkpoint. Crash after (b): from the new mark. Each step begins when all of the one before has been answered.
+//!
+//! Invariant: the catalog's delta speaks of nothing that is not synced, and of no entry behind the cut.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::api::port::{DataFile, Fill, Folder};
+use crate::format::segment::{Hole, Seal};
+use crate::journal::Mark;
+use crate::segment::appender::{Cut, UnwrittenChunk};
+use crate::segment::catalog;
+use crate::segment::catalog::{CatalogFile, Contents, Extent, LiveMark, SegmentRecord, SegmentState};
+use crate::shard::command::{Command, Commands, FileOperation};
+use crate::shard::event::{Failed, FileResult, FileToken};
+use crate::shard::obey::hole_of;
+use crate::shard::range::TailSlot;
+use crate::shard::shard::Shard;
+use crate::shard::tail::Tail;
+use crate::types::Now;
+
+/// Writes of chunks under way at once: the device is shared with the journal, whose latency counts.
+const WRITES_MAX: usize = 2;
+
+/// Where a checkpoint is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+enum Step {
+    #[default]
+    Idle,
+    Files,
+    Chunks,
+    Syncs,
+    Folders,
+    /// The last group before the cut is not durable yet.
+    Groups,
+    CatalogFile,
+    CatalogWrite,
+    CatalogSync,
+    CatalogFolder,
+    /// A snapshot is written besides, when one is due; then what it supersedes is removed.
+    Snapshot(u8),
+    Removals,
+}
+
+/// The one checkpoint of a shard.
+#[derive(Debug, Default)]
+pub(super) struct Checkpoint {
+    step: Step,
+    under_way: BTreeSet<FileToken>,
+    failed: bool,
+    cuts: BTreeMap<TailSlot, Cut>,
+    chunks: VecDeque<(DataFile, UnwrittenChunk)>,
+    folders: BTreeSet<Folder>,
+    /// Behind the last group before the cut; known when that has been handed out.
+    mark: Option<Mark>,
+    file: Option<CatalogFile>,
+    snapshot: Option<CatalogFile>,
+    removals: Vec<DataFile>,
+    /// Bytes that were unwritten at the cut.
+    bytes: u64,
+}
+
+impl Checkpoint {
+    /// Whether one is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.step != Step::Idle && !self.failed
+    }
+
+    /// Whether it asks for nothing now and waits for an answer.
+    fn waits(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+}
+
+impl Shard {
+    /// Begins a checkpoint if one is due.
+    pub(super) fn begin_checkpoint(&mut self, now: Now, commands: &mut Commands) {
+        let due = self.checkpoints.is_due(&self.groups.ring, self.counters.unwritten_bytes);
+        if self.checkpoint.step != Step::Idle || self.checkpoint.failed || self.groups.failed || !due {
+            return;
+        }
+        self.counters.last_checkpoint_begin_wall_ms = now.wall_ms;
+        self.checkpoint.bytes = self.counters.unwritten_bytes;
+        self.cut_tails();
+        self.groups.cut();
+        self.checkpoint.mark = self.groups.pass_cut();
+        self.enter(Step::Files, commands);
+        self.advance_checkpoint(now, commands);
+    }
+
+    /// Closes every touched segment's memory, and writes down what the catalog is to say of it.
+    fn cut_tails(&mut self) {
+        for (at, tail) in self.tails.iter_mut().enumerate() {
+            let Some(tail) = tail else { continue };
+            let cut = tail.appender.cut();
+            if cut.position == tail.appender.checkpointed_position() && tail.noted_closed == tail.closed.is_some() {
+                continue;
+            }
+            let file = DataFile::Segment { segment: tail.segment, part: 0 };
+            while let Some(chunk) = tail.appender.next_unwritten(cut.position) {
+                self.checkpoint.chunks.push_back((file, chunk));
+            }
+            self.scratch.clear();
+            let table = match &tail.final_table {
+                Some(table) => table,
+                None => {
+                    self.ranges[tail.slot.0].replica.producers().encode(&mut self.scratch);
+                    &self.scratch
+                }
+            };
+            self.catalog.put_segment(record_of(tail, cut, table));
+            tail.noted_closed = tail.closed.is_some();
+            self.checkpoint.cuts.insert(TailSlot(at), cut);
+        }
+    }
+
+    /// The group that reaches the cut has been handed out.
+    pub(super) fn note_cut(&mut self) {
+        if self.checkpoint.mark.is_none() && self.checkpoint.step != Step::Idle {
+            self.checkpoint.mark = self.groups.pass_cut();
+        }
+    }
+
+    /// Goes on while nothing is waited for.
+    pub(super) fn advance_checkpoint(&mut self, now: Now, commands: &mut Commands) {
+        if self.checkpoint.step == Step::Idle {
+            return self.begin_checkpoint(now, commands);
+        }
+        while !self.checkpoint.waits() && !self.checkpoint.failed {
+            let next = match self.checkpoint.step {
+                Step::Idle => return,
+                Step::Files => Step::Chunks,
+                Step::Chunks => Step::Syncs,
+                Step::Syncs => Step::Folders,
+                Step::Folders => Step::Groups,
+                Step::Groups => {
+                    let durable = self.groups.durable.sequence;
+                    if self.checkpoint.mark.is_none_or(|mark| durable < mark.sequence) {
+                        return;
+                    }
+                    Step::CatalogFile
+                }
+                Step::CatalogFile => Step::CatalogWrite,
+                Step::CatalogWrite => Step::CatalogSync,
+                Step::CatalogSync => Step::CatalogFolder,
+                Step::CatalogFolder => {
+                    self.release(now);
+                    Step::Snapshot(0)
+                }
+                Step::Snapshot(step) if step < 3 && self.checkpoint.snapshot.is_some() => Step::Snapshot(step + 1),
+                Step::Snapshot(_) => Step::Removals,
+                Step::Removals => Step::Idle,
+            };
+            self.enter(next, commands);
+        }
+    }
+
+    /// Gives the operations of a step.
+    fn enter(&mut self, step: Step, commands: &mut Commands) {
+        self.checkpoint.step = step;
+        match step {
+            Step::Idle | Step::Groups => {}
+            Step::Files => self.make_files(commands),
+            Step::Chunks => self.write_chunks(commands),
+            Step::Syncs => {
+                for slot in self.checkpoint.cuts.keys().copied().collect::<Vec<_>>() {
+                    let segment = self.tail(slot).segment;
+                    self.operate(FileOperation::Sync { file: DataFile::Segment { segment, part: 0 } }, commands);
+                }
+            }
+            Step::Folders => {
+                for folder in std::mem::take(&mut self.checkpoint.folders) {
+                    self.operate(FileOperation::SyncFolder { folder }, commands);
+                }
+            }
+            Step::CatalogFile => {
+                let mark = self.checkpoint.mark.expect("the cut has passed");
+                let Mark { sequence, position, previous } = mark;
+                self.catalog.set_live(LiveMark { sequence, position: position.0, previous });
+                self.checkpoint.file = Some(self.catalog.delta());
+                self.catalog_step(0, false, commands);
+            }
+            Step::CatalogWrite => self.catalog_step(1, false, commands),
+            Step::CatalogSync => self.catalog_step(2, false, commands),
+            Step::CatalogFolder => self.catalog_step(3, false, commands),
+            Step::Snapshot(0) => {
+                if self.catalog.snapshot_is_due() && self.catalog.is_clean() {
+                    self.checkpoint.snapshot = Some(self.catalog.snapshot());
+                    self.catalog_step(0, true, commands);
+                }
+            }
+            Step::Snapshot(step) => self.catalog_step(step, true, commands),
+            Step::Removals => {
+                if let Some(snapshot) = self.checkpoint.snapshot.take() {
+                    self.checkpoint.removals = self.catalog.snapshot_durable(snapshot.file);
+                }
+                for file in std::mem::take(&mut self.checkpoint.removals) {
+                    self.operate(FileOperation::Remove { file }, commands);
+                }
+            }
+        }
+    }
+
+    fn operate(&mut self, operation: FileOperation, commands: &mut Commands) {
+        let token = self.token();
+        self.checkpoint.under_way.insert(token);
+        commands.push(Command::File { token, operation });
+    }
+
+    fn make_files(&mut self, commands: &mut Commands) {
+        for slot in self.checkpoint.cuts.keys().copied().collect::<Vec<_>>() {
+            let tail = self.tail(slot);
+            if tail.has_file {
+                continue;
+            }
+            tail.has_file = true;
+            let file = DataFile::Segment { segment: tail.segment, part: 0 };
+            self.checkpoint.folders.insert(file.folder());
+            self.operate(FileOperation::Create { file, bytes: 0, fill: Fill::Allocated }, commands);
+        }
+    }
+
+    fn write_chunks(&mut self, commands: &mut Commands) {
+        while self.checkpoint.under_way.len() < WRITES_MAX
+            && let Some((file, chunk)) = self.checkpoint.chunks.pop_front()
+        {
+            let UnwrittenChunk { position, buffer, length } = chunk;
+            self.operate(FileOperation::Write { file, position, buffer, length }, commands);
+        }
+    }
+
+    /// A catalog file is made, written whole, synced, and its name synced.
+    fn catalog_step(&mut self, step: u8, snapshot: bool, commands: &mut Commands) {
+        let which = if snapshot { &self.checkpoint.snapshot } else { &self.checkpoint.file };
+        let CatalogFile { file, buffer } = which.clone().expect("the file has been composed");
+        let operation = match step {
+            0 => FileOperation::Create { file, bytes: 0, fill: Fill::Allocated },
+            1 => FileOperation::Write { file, position: 0, length: buffer.len(), buffer },
+            2 => FileOperation::Sync { file },
+            _ => FileOperation::SyncFolder { folder: file.folder() },
+        };
+        self.operate(operation, commands);
+    }
+
+    /// One operation is answered.
+    pub(super) fn checkpoint_file_done(
+        &mut self,
+        now: Now,
+        token: FileToken,
+        outcome: Result<FileResult, Failed>,
+        commands: &mut Commands,
+    ) {
+        assert!(self.checkpoint.under_way.remove(&token), "an answer to an operation of the checkpoint");
+        // What could not be removed is removed by a later start; all else must not fail.
+        if outcome.is_err() && self.checkpoint.step != Step::Removals {
+            self.checkpoint.failed = true;
+            self.stop_taking(now, commands);
+            return;
+        }
+        if self.checkpoint.step == Step::Chunks {
+            self.write_chunks(commands);
+        }
+        self.advance_checkpoint(now, commands);
+    }
+
+    /// The catalog is durable: the journal before the cut and the memory below it are free.
+    fn release(&mut self, now: Now) {
+        let mark = self.checkpoint.mark.take().expect("a checkpoint has a mark");
+        self.groups.ring.release(mark);
+        for (slot, cut) in std::mem::take(&mut self.checkpoint.cuts) {
+            let tail = self.tails[slot.0].as_mut().expect("a tail in use");
+            tail.appender.checkpointed(&mut self.pool, cut.position);
+            let done = tail.noted_closed && tail.appender.position() == cut.position;
+            if done && let Some(tail) = self.tails[slot.0].take() {
+                let range = &mut self.ranges[tail.slot.0];
+                if let Some(at) = range.piece_of(tail.segment) {
+                    range.chain[at].tail = None;
+                }
+                tail.appender.release(&mut self.pool);
+            }
+        }
+        self.checkpoint.file = None;
+        self.counters.unwritten_bytes -= std::mem::take(&mut self.checkpoint.bytes);
+        self.counters.checkpoints += 1;
+        self.counters.last_checkpoint_end_wall_ms = now.wall_ms;
+    }
+}
+
+/// What the catalog is to say of a segment that this life writes.
+fn record_of(tail: &Tail, cut: Cut, table: &[u8]) -> SegmentRecord {
+    let index = tail.appender.index().entries_below(cut.position).to_vec();
+    let contents = catalog::Tail { index, table: table.to_vec() };
+    let state = match (&tail.closed, &tail.rolled) {
+        (Some(closed), rolled) => {
+            let sealed = &closed.sealed;
+            let holes: Vec<Hole> = sealed.holes.iter().map(hole_of).collect();
+            let seal = Seal { end: sealed.end, epoch: sealed.epoch, digest: sealed.digest };
+            // The table of a range's newest segment stays at hand: the next segment begins with it.
+            let contents = if rolled.is_some() { Contents::Footer(closed.footer) } else { Contents::Catalog(contents) };
+            SegmentState::Sealed { seal, holes, contents }
+        }
+        (None, Some(mark)) => SegmentState::Rolled { mark: *mark, tail: contents },
+        (None, None) => SegmentState::Open(contents),
+    };
+    let extents = vec![Extent { part: 0, start: 0, length: cut.position }];
+    SegmentRecord { header: tail.header, extents, checkpoint: cut, state }
+}

@@ -1,0 +1,211 @@
+//! The shard: its state, and which file handles which event.
+//!
+//! ```text
+//!  Request Produce -> admission -> replica (primary) -> appender, queue
+//!  Flush, GroupWritten -> groups -> replica (progress) -> replies
+//!  Request Fetch, FileDone -> fetch
+//!  Message -> obey (seal, open, close)
+//!  GroupWritten, FileDone -> checkpoint
+//! ```
+//! Invariants: one journal group is under way at most; what is acknowledged is durable in the journal or in a segment under the
+//! catalog; nothing is served above a range's committed end.
+
+use std::collections::BTreeMap;
+
+use crate::api::config::EngineConfig;
+use crate::api::error::Refusal;
+use crate::api::request::{ReplyTo, ShardRequest};
+use crate::api::response::{ProducerSettled, Response};
+use crate::journal::Checkpoints;
+use crate::replica;
+use crate::replica::Replica;
+use crate::replica::message::{ToController, ToReplica};
+use crate::segment::catalog::Catalog;
+use crate::segment::pool::ChunkPool;
+use crate::shard::checkpoint::Checkpoint;
+use crate::shard::command::{Command, Commands};
+use crate::shard::counters::Counters;
+use crate::shard::event::{Event, FileToken};
+use crate::shard::fetch::Reads;
+use crate::shard::groups::Groups;
+use crate::shard::open::RecoveredShard;
+use crate::shard::range::{Range, RangeSlot, TailSlot};
+use crate::shard::tail::Tail;
+use crate::types::{Now, ProducerId, RangeId, ShardId};
+
+/// One core's ranges, journal and files.
+#[derive(Debug)]
+pub struct Shard {
+    pub(super) id: ShardId,
+    pub(super) config: EngineConfig,
+    pub(super) ranges: Vec<Range>,
+    pub(super) by_range: BTreeMap<RangeId, RangeSlot>,
+    pub(super) tails: Vec<Option<Tail>>,
+    pub(super) pool: ChunkPool,
+    pub(super) groups: Groups,
+    pub(super) catalog: Catalog,
+    pub(super) checkpoints: Checkpoints,
+    pub(super) checkpoint: Checkpoint,
+    pub(super) reads: Reads,
+    pub(super) counters: Counters,
+    /// What a replica wants done, while it is being done.
+    pub(super) replica_commands: Vec<replica::Command>,
+    pub(super) next_token: u64,
+    /// Memory for an encoded producer table.
+    pub(super) scratch: Vec<u8>,
+}
+
+impl Shard {
+    /// A shard as recovery found it.
+    #[must_use]
+    pub fn open(recovered: RecoveredShard, config: &EngineConfig) -> Self {
+        Self {
+            id: recovered.shard,
+            config: config.clone(),
+            ranges: Vec::new(),
+            by_range: BTreeMap::new(),
+            tails: Vec::new(),
+            pool: ChunkPool::new(config.memory_bytes / 2),
+            groups: Groups::new(&recovered, config),
+            checkpoints: Checkpoints::new(recovered.ring.geometry().bytes(), config.memory_bytes),
+            catalog: recovered.catalog,
+            checkpoint: Checkpoint::default(),
+            reads: Reads::default(),
+            counters: Counters::default(),
+            replica_commands: Vec::new(),
+            next_token: 0,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Takes one event. Pure: the same state, `now` and event give the same commands. Never blocks, never fails.
+    pub fn step(&mut self, now: Now, event: Event<'_>, commands: &mut Commands) {
+        match event {
+            Event::Started => {
+                commands.push(Command::Tell(ToController::Ready { shard: self.id }));
+            }
+            Event::Request { to, deadline_ns, request } => self.request(now, to, deadline_ns, request, commands),
+            Event::Flush => self.submit_group(now, commands),
+            Event::Disconnected { to } => self.forget_connection(to),
+            Event::GroupWritten { buffer, outcome } => {
+                self.group_written(now, buffer, outcome, commands);
+                self.advance_checkpoint(now, commands);
+                self.submit_group(now, commands);
+            }
+            Event::FileDone { token, outcome } => {
+                if self.reads.owns(token) {
+                    self.read_done(now, token, outcome, commands);
+                } else {
+                    self.checkpoint_file_done(now, token, outcome, commands);
+                    self.submit_group(now, commands);
+                }
+            }
+            Event::Message(message) => {
+                self.message(now, message, commands);
+                self.submit_group(now, commands);
+            }
+            Event::Timer => {
+                self.expire_fetches(now, commands);
+                self.mark_idle(now, commands);
+            }
+        }
+    }
+
+    /// When `Event::Timer` is due, on the monotonic clock in ns.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<u64> {
+        let marker = self.groups.marker_due_ns(&self.config);
+        [marker, self.reads.next_deadline_ns].into_iter().flatten().min()
+    }
+
+    /// What it has counted.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Whether a batch has been taken and not answered, or a write is under way.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.groups.is_busy()
+            || self.checkpoint.is_busy()
+            || self.ranges.iter().any(|range| range.replica.pending_count() > 0)
+    }
+
+    fn request(&mut self, now: Now, to: ReplyTo, deadline_ns: u64, request: ShardRequest<'_>, commands: &mut Commands) {
+        match request {
+            ShardRequest::Produce { range, epoch, batch } => self.produce(now, to, range, epoch, batch, commands),
+            ShardRequest::Fetch { range, offset, bytes_max, wait_ms } => {
+                self.counters.fetches += 1;
+                let until_ns = deadline_ns.min(now.monotonic_ns.saturating_add(u64::from(wait_ms) * 1_000_000));
+                match self.find(range) {
+                    Some(slot) => self.fetch(now, slot, to, offset, bytes_max, until_ns, commands),
+                    None => refuse(to, Refusal::UnknownRange, commands),
+                }
+            }
+            ShardRequest::Bounds { range } => match self.find(range) {
+                Some(slot) if self.ranges[slot.0].replica.is_known() => {
+                    let range = &self.ranges[slot.0];
+                    let response = Response::Bounds { start: range.trimmed, end: range.replica.committed() };
+                    commands.push(Command::Reply { to, response });
+                }
+                Some(_) => refuse(to, Refusal::Opening { delay_ms: 1 }, commands),
+                None => refuse(to, Refusal::UnknownRange, commands),
+            },
+            ShardRequest::Settle { range, producer } => self.settle(to, range, producer, commands),
+        }
+    }
+
+    /// Only a sealed range's table is final.
+    fn settle(&mut self, to: ReplyTo, range: RangeId, producer: ProducerId, commands: &mut Commands) {
+        let Some(slot) = self.find(range) else { return refuse(to, Refusal::UnknownRange, commands) };
+        let replica = &self.ranges[slot.0].replica;
+        if replica.successors().is_none() {
+            return refuse(to, Refusal::StaleEpoch { current: replica.epoch() }, commands);
+        }
+        let entry = replica.producers().get(producer);
+        let settled = ProducerSettled {
+            producer,
+            last: entry.and_then(|entry| entry.last.map(|last| (entry.epoch, entry.run, last))),
+            doubtful: entry.is_some_and(|entry| entry.doubtful),
+        };
+        commands.push(Command::Reply { to, response: Response::Settled(settled) });
+    }
+
+    fn message(&mut self, now: Now, message: ToReplica, commands: &mut Commands) {
+        let range = message.range();
+        let slot = match (self.find(range), &message) {
+            (Some(slot), _) => slot,
+            (None, ToReplica::Adopt(view)) => self.adopt_range(view),
+            // Only a range that was adopted is spoken of; what is late for one that is gone changes nothing.
+            (None, _) => return,
+        };
+        self.ranges[slot.0].replica.message(message, &mut self.replica_commands);
+        self.obey(now, slot, commands);
+    }
+
+    pub(super) fn find(&self, range: RangeId) -> Option<RangeSlot> {
+        self.by_range.get(&range).copied()
+    }
+
+    pub(super) fn add_range(&mut self, replica: Replica) -> RangeSlot {
+        let slot = RangeSlot(self.ranges.len());
+        self.by_range.insert(replica.range(), slot);
+        self.ranges.push(Range::new(replica));
+        self.counters.ranges += 1;
+        slot
+    }
+
+    pub(super) fn token(&mut self) -> FileToken {
+        self.next_token += 1;
+        FileToken(self.next_token)
+    }
+
+    pub(super) fn tail(&mut self, slot: TailSlot) -> &mut Tail {
+        self.tails[slot.0].as_mut().expect("a tail in use")
+    }
+}
+
+pub(super) fn refuse(to: ReplyTo, refusal: Refusal, commands: &mut Commands) {
+    commands.push(Command::Reply { to, response: Response::Refused(refusal) });
+}

@@ -1,0 +1,365 @@
+//! A shard with a disk in memory that does at once what it is asked, and a controller that gives what is asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::command::{Command, FileOperation};
+use super::event::{Event, Failed, FileResult};
+use super::open::RecoveredShard;
+use super::shard::Shard;
+use crate::api::config::EngineConfig;
+use crate::api::error::Refusal;
+use crate::api::port::DataFile;
+use crate::api::request::{ReplyTo, ShardRequest};
+use crate::api::response::{Fetched, Response, Stored};
+use crate::format::batch::{BatchBuilder, ReaderBatches, Stamp};
+use crate::format::record::RecordKey;
+use crate::journal::{Geometry, Ring};
+use crate::replica::message::{RangeView, SealedSegment, SegmentOpen, ToController, ToReplica};
+use crate::segment::catalog::{Catalog, ChainId};
+use crate::types::{
+    AlignedBuffer, Epoch, Generation, KeySpan, NodeId, Now, Offset, ProcessLife, ProducerEpoch, ProducerId, RangeId,
+    Run, SegmentId, Sequence, ShardId, TopicId,
+};
+
+const RANGE: RangeId = RangeId(1);
+const TO: ReplyTo = ReplyTo { shard: ShardId(0), connection: 1, correlation: 0 };
+
+struct Rig {
+    shard: Shard,
+    now: Now,
+    files: BTreeMap<DataFile, Vec<u8>>,
+    written: BTreeSet<(DataFile, usize)>,
+    /// Groups handed out and not answered.
+    groups: Vec<(Box<AlignedBuffer>, usize)>,
+    replies: Vec<Response>,
+    next_segment: u64,
+    builder: BatchBuilder,
+    prepare: bool,
+}
+
+impl Rig {
+    fn new(segment_bytes: u64) -> Self {
+        let config = EngineConfig {
+            journal_file_bytes: 1 << 20,
+            segment_bytes,
+            batch_bytes_max: 64 << 10,
+            memory_bytes: 8 << 20,
+            ..EngineConfig::default()
+        };
+        let generation = Generation(7);
+        let mut catalog = Catalog::new(ChainId { shard: ShardId(0), shards: 1, generation }, 1);
+        catalog.snapshot();
+        let ring = Ring::new(Geometry::new(config.journal_files, config.journal_file_bytes));
+        let recovered = RecoveredShard { shard: ShardId(0), generation, ring, catalog };
+        let mut rig = Self {
+            shard: Shard::open(recovered, &config),
+            now: Now { monotonic_ns: 1, wall_ms: 1_000 },
+            files: BTreeMap::new(),
+            written: BTreeSet::new(),
+            groups: Vec::new(),
+            replies: Vec::new(),
+            next_segment: 1,
+            builder: BatchBuilder::new(64 << 10),
+            prepare: true,
+        };
+        rig.give(Event::Started);
+        rig
+    }
+
+    fn give(&mut self, event: Event<'_>) {
+        let mut commands = Vec::new();
+        self.now.monotonic_ns += 1_000;
+        self.shard.step(self.now, event, &mut commands);
+        for command in commands {
+            match command {
+                Command::Reply { response, .. } => self.replies.push(response),
+                Command::WriteGroup { buffer, length, .. } => self.groups.push((buffer, length)),
+                Command::File { token, operation } => {
+                    let outcome = Ok(self.operate(operation));
+                    self.give(Event::FileDone { token, outcome });
+                }
+                Command::Tell(message) => self.controller(message),
+            }
+        }
+        assert!(self.groups.len() <= 1, "one group is under way");
+    }
+
+    fn operate(&mut self, operation: FileOperation) -> FileResult {
+        match operation {
+            FileOperation::Create { file, .. } => {
+                self.files.insert(file, Vec::new());
+            }
+            FileOperation::Write { file, position, buffer, length } => {
+                let bytes = self.files.get_mut(&file).expect("the file was made");
+                let position = usize::try_from(position).unwrap();
+                assert!(self.written.insert((file, position)), "a block is written once");
+                bytes.resize(bytes.len().max(position + length), 0);
+                bytes[position..position + length].copy_from_slice(&buffer[..length]);
+            }
+            FileOperation::Read { file, position, length } => {
+                let position = usize::try_from(position).unwrap();
+                let found = &self.files[&file][position..];
+                let found = &found[..found.len().min(length)];
+                let mut bytes = AlignedBuffer::zeroed(length);
+                bytes[..found.len()].copy_from_slice(found);
+                return FileResult::Read { bytes, length: found.len() };
+            }
+            FileOperation::Sync { .. } | FileOperation::SyncFolder { .. } | FileOperation::Remove { .. } => {}
+        }
+        FileResult::Done
+    }
+
+    fn open(&mut self, base: Option<Offset>) -> SegmentOpen {
+        self.next_segment += 1;
+        SegmentOpen {
+            segment: SegmentId(self.next_segment),
+            base,
+            epoch: Epoch(1),
+            seed: self.next_segment * 77,
+            predecessor: None,
+            primary: NodeId(1),
+            life: ProcessLife(1),
+            replicas: 1,
+            quorum: 1,
+            batch_bytes_max: 64 << 10,
+            retention_ms: 0,
+        }
+    }
+
+    fn controller(&mut self, message: ToController) {
+        match message {
+            ToController::Ready { .. } => {
+                let view = RangeView {
+                    topic: TopicId(1),
+                    range: RANGE,
+                    span: KeySpan::ALL,
+                    epoch: Epoch(1),
+                    trimmed: Offset(0),
+                    end: Offset(0),
+                    sealed: Vec::new(),
+                    open: Vec::new(),
+                    successors: None,
+                };
+                self.give(Event::Message(ToReplica::Adopt(view)));
+            }
+            ToController::NeedOpen { range } => {
+                let open = self.open(Some(Offset(0)));
+                self.give(Event::Message(ToReplica::Open { range, open }));
+            }
+            ToController::NeedSuccessor { range, segment } if self.prepare => {
+                let open = self.open(None);
+                self.give(Event::Message(ToReplica::Prepared { range, after: segment, open }));
+            }
+            ToController::Rolled { range, mark } => {
+                let base = Offset(0);
+                let sealed = SealedSegment {
+                    segment: mark.segment,
+                    base: self.base_of(mark.segment).unwrap_or(base),
+                    end: mark.end,
+                    digest: mark.digest,
+                    holes: Vec::new(),
+                    epoch: Epoch(1),
+                };
+                self.give(Event::Message(ToReplica::Sealed { range, sealed }));
+            }
+            ToController::NeedSuccessor { .. }
+            | ToController::NeedSeal { .. }
+            | ToController::Promised { .. }
+            | ToController::PromiseRefused { .. } => {}
+        }
+    }
+
+    fn base_of(&self, segment: SegmentId) -> Option<Offset> {
+        let range = &self.shard.ranges[0];
+        range.piece_of(segment).map(|at| range.chain[at].base)
+    }
+
+    fn durable(&mut self, outcome: Result<(), Failed>) {
+        if let Some((buffer, _)) = self.groups.pop() {
+            self.give(Event::GroupWritten { buffer, outcome });
+        }
+    }
+
+    /// Makes groups durable until none is under way.
+    fn settle(&mut self) {
+        while !self.groups.is_empty() {
+            self.durable(Ok(()));
+        }
+    }
+
+    fn produce(&mut self, sequence: u64, value: &[u8]) {
+        self.builder.clear();
+        self.builder.push(RecordKey::Key(b"k"), Some(value), &[], 5).unwrap();
+        let stamp = Stamp {
+            producer: ProducerId(3),
+            epoch: ProducerEpoch(0),
+            run: Run(0),
+            sequence: Sequence(sequence),
+            last: false,
+        };
+        let batch = self.builder.finish(stamp).to_vec();
+        let request = ShardRequest::Produce { range: RANGE, epoch: Epoch(1), batch: &batch };
+        self.give(Event::Request { to: TO, deadline_ns: u64::MAX, request });
+    }
+
+    fn fetch(&mut self, offset: u64, wait_ms: u32) -> Vec<Response> {
+        self.replies.clear();
+        let request = ShardRequest::Fetch { range: RANGE, offset: Offset(offset), bytes_max: 64 << 10, wait_ms };
+        self.give(Event::Request { to: TO, deadline_ns: u64::MAX, request });
+        std::mem::take(&mut self.replies)
+    }
+
+    /// Opens the segment: the first produce is refused while that is done.
+    fn warm(&mut self) {
+        self.produce(0, b"x");
+        assert_eq!(self.replies, [Response::Refused(Refusal::Opening { delay_ms: 1 })]);
+        self.replies.clear();
+        self.settle();
+    }
+
+    /// Stores `count` batches of `bytes` each, a group after each, and gives all values read back.
+    fn store(&mut self, count: u64, bytes: usize) {
+        for sequence in 0..count {
+            self.produce(sequence, &value(sequence, bytes));
+            self.give(Event::Flush);
+            self.settle();
+            let stored = Response::Stored(Stored { records: 1, repeat: false });
+            assert_eq!(std::mem::take(&mut self.replies), [stored], "batch {sequence}");
+        }
+    }
+
+    fn read_all(&mut self) -> Vec<Vec<u8>> {
+        let (mut values, mut offset) = (Vec::new(), 0);
+        loop {
+            let mut replies = self.fetch(offset, 0);
+            let Some(Response::Fetched(fetched)) = replies.pop() else { panic!("{replies:?}") };
+            if fetched.next.0 == offset {
+                return values;
+            }
+            values.extend(values_of(&fetched));
+            offset = fetched.next.0;
+        }
+    }
+}
+
+fn value(sequence: u64, bytes: usize) -> Vec<u8> {
+    let mut value = vec![0; bytes];
+    value[..8].copy_from_slice(&sequence.to_le_bytes());
+    value
+}
+
+fn values_of(fetched: &Fetched) -> Vec<Vec<u8>> {
+    let mut values = Vec::new();
+    for batch in ReaderBatches::new(&fetched.entries, 64 << 10) {
+        for record in batch.unwrap().batch().records() {
+            values.push(record.unwrap().value.unwrap().to_vec());
+        }
+    }
+    values
+}
+
+#[test]
+fn a_produce_is_acknowledged_when_its_group_is_durable_and_is_readable_only_then() {
+    let mut rig = Rig::new(1 << 20);
+    rig.warm();
+    rig.produce(0, b"one");
+    rig.give(Event::Flush);
+    assert_eq!(rig.replies, []);
+    assert!(rig.fetch(0, 0).iter().all(|r| matches!(r, Response::Fetched(f) if f.entries.is_empty())));
+    rig.durable(Ok(()));
+    assert_eq!(rig.replies, [Response::Stored(Stored { records: 1, repeat: false })]);
+    assert_eq!(rig.read_all(), [b"one"]);
+}
+
+#[test]
+fn a_waiting_fetch_is_answered_by_the_record_that_it_waits_for_or_at_its_deadline() {
+    let mut rig = Rig::new(1 << 20);
+    rig.warm();
+    assert_eq!(rig.fetch(0, 10), []);
+    rig.produce(0, b"one");
+    rig.give(Event::Flush);
+    rig.durable(Ok(()));
+    let fetched = rig.replies.iter().find_map(|r| if let Response::Fetched(f) = r { Some(values_of(f)) } else { None });
+    assert_eq!(fetched, Some(vec![b"one".to_vec()]));
+    assert_eq!(rig.fetch(1, 10), []);
+    rig.now.monotonic_ns = rig.shard.next_deadline().unwrap().max(rig.now.monotonic_ns) + 10_000_000;
+    rig.give(Event::Timer);
+    assert!(matches!(&rig.replies[..], [Response::Fetched(f)] if f.entries.is_empty() && f.next == Offset(1)));
+}
+
+#[test]
+fn what_went_through_rolls_and_checkpoints_reads_back_from_files_and_memory() {
+    let mut rig = Rig::new(256 << 10);
+    rig.warm();
+    rig.store(600, 6_000);
+    let counters = *rig.shard.counters();
+    assert!(counters.rolls >= 10, "{counters:?}");
+    assert!(counters.checkpoints >= 3, "{counters:?}");
+    assert!(counters.segments_closed >= 10, "{counters:?}");
+    let values = rig.read_all();
+    assert_eq!(values.len(), 600);
+    for (sequence, found) in values.iter().enumerate() {
+        assert_eq!(found, &value(sequence as u64, 6_000));
+    }
+    assert!(rig.shard.counters().reads > 0);
+}
+
+#[test]
+fn a_full_segment_without_a_successor_refuses_and_goes_on_when_it_comes() {
+    let mut rig = Rig::new(256 << 10);
+    rig.prepare = false;
+    rig.warm();
+    let mut sequence = 0;
+    loop {
+        rig.produce(sequence, &value(sequence, 10_000));
+        rig.give(Event::Flush);
+        rig.durable(Ok(()));
+        match std::mem::take(&mut rig.replies).pop() {
+            Some(Response::Stored(_)) => sequence += 1,
+            Some(Response::Refused(refusal)) => {
+                assert_eq!(refusal, Refusal::Opening { delay_ms: 1 });
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(sequence > 20);
+    let open = rig.open(None);
+    let after = rig.shard.ranges[0].replica.open_segment().unwrap();
+    rig.give(Event::Message(ToReplica::Prepared { range: RANGE, after, open }));
+    rig.produce(sequence, &value(sequence, 10_000));
+    rig.give(Event::Flush);
+    rig.durable(Ok(()));
+    assert_eq!(rig.replies, [Response::Stored(Stored { records: 1, repeat: false })]);
+}
+
+#[test]
+fn after_a_failed_group_nothing_is_acknowledged_and_reading_goes_on() {
+    let mut rig = Rig::new(1 << 20);
+    rig.warm();
+    rig.store(1, 100);
+    rig.produce(1, b"lost");
+    rig.give(Event::Flush);
+    rig.durable(Err(Failed { errno: 5 }));
+    assert_eq!(std::mem::take(&mut rig.replies), [Response::Refused(Refusal::WriteFailed)]);
+    rig.produce(2, b"later");
+    rig.give(Event::Flush);
+    assert_eq!(std::mem::take(&mut rig.replies), [Response::Refused(Refusal::WriteFailed)]);
+    assert_eq!(rig.read_all(), [value(0, 100)]);
+}
+
+#[test]
+fn an_idle_journal_gets_a_marker_that_nobody_waits_for() {
+    let mut rig = Rig::new(1 << 20);
+    rig.warm();
+    rig.store(1, 100);
+    let due = rig.shard.next_deadline().expect("the last group is unproved");
+    rig.now.monotonic_ns = due;
+    rig.give(Event::Timer);
+    assert_eq!(rig.shard.counters().markers, 1);
+    rig.produce(1, b"x");
+    rig.give(Event::Flush);
+    rig.durable(Ok(()));
+    rig.durable(Ok(()));
+    assert_eq!(rig.replies, [Response::Stored(Stored { records: 1, repeat: false })]);
+}
