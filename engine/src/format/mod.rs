@@ -6,6 +6,8 @@
 pub mod batch;
 pub mod checksum;
 pub mod entry;
+#[cfg(test)]
+mod golden;
 pub mod index;
 pub mod journal;
 pub mod record;
