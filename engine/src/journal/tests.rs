@@ -443,6 +443,31 @@ fn a_group_torn_over_its_marker_is_found_by_its_repetition() {
 }
 
 #[test]
+fn a_group_that_does_not_follow_from_the_one_before_is_damage() {
+    let mut disk = Disk::blank(9);
+    disk.write(vec![body(100)]);
+    let mut other = Disk::blank(9);
+    other.write(vec![body(200)]);
+    other.write(vec![body(300)]);
+    let foreign = other.last();
+    disk.bytes_of(&foreign).copy_from_slice(&foreign.bytes);
+    let (groups, replayed) = disk.replay();
+    assert_eq!(groups.len(), 2);
+    let End::Damaged(damage) = replayed.last else { panic!("{:?}", replayed.last) };
+    assert_eq!(damage.mark, disk.ring.next());
+}
+
+#[test]
+fn reused_memory_leaves_nothing_of_an_earlier_group_in_a_later_one() {
+    let mut disk = Disk::blank(9);
+    disk.write(vec![body(10)]);
+    let last = disk.last();
+    let [front, repetition, body] = last.parts();
+    assert!(last.bytes[body.end..repetition.start].iter().all(|b| *b == 0));
+    assert_eq!(front.end, body.start);
+}
+
+#[test]
 fn a_misdirected_group_is_damage() {
     let mut disk = Disk::blank(9);
     disk.write(vec![body(100)]);
