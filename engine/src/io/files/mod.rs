@@ -99,9 +99,9 @@ impl Files {
         Ok(Self {
             ring: Ring::new(ENTRIES)?,
             handles: Handles::new(root.into()),
-            running: Vec::new(),
-            free: Vec::new(),
-            ended: Vec::new(),
+            running: Vec::with_capacity(ENTRIES as usize),
+            free: Vec::with_capacity(ENTRIES as usize),
+            ended: Vec::with_capacity(ENTRIES as usize),
             zeros: None,
             waiting: Vec::new(),
         })
