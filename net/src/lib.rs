@@ -3,5 +3,6 @@
 //! `wire` and `session` are pure functions between bytes and the words of `sealog_engine::api`. `client` has a pure core and thin
 //! drivers; `server` carries connections on glommio.
 
+pub mod client;
 pub mod session;
 pub mod wire;

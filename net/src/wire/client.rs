@@ -10,11 +10,12 @@
 use sealog_engine::api::error::Refusal;
 use sealog_engine::api::request::ShardRequest;
 use sealog_engine::api::response::{Fetched, Gap, GapCause, ProducerSettled, Route, Stored};
+use sealog_engine::format::checksum;
 use sealog_engine::types::{Epoch, Offset, ProducerEpoch, ProducerId, RangeId, Run, Sequence};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::frame::{self, BodyError, Frame, Head, RouteStruct, checksum, count_u32, read_routes};
+use super::frame::{self, BodyError, Frame, Head, RouteStruct, count_u32, read_routes};
 use super::kind::Kind;
 
 macro_rules! body {
@@ -211,7 +212,7 @@ pub fn append_fetched(out: &mut Vec<u8>, correlation: u64, fetched: &Fetched) {
         gaps: count_u32(gaps.len()).into(),
         routes: count_u32(routes.len()).into(),
         flags: if fetched.successors.is_some() { FETCHED_SEALED } else { 0 }.into(),
-        lists_checksum: crc32c::crc32c_append(checksum(gap_bytes), route_bytes).into(),
+        lists_checksum: checksum(checksum(0, gap_bytes), route_bytes).into(),
     };
     let head = Head::answer(Kind::Fetched, correlation);
     frame::append(out, head, body.as_bytes(), &[gap_bytes, route_bytes, &fetched.entries]);
@@ -229,7 +230,7 @@ pub fn read_fetched<'a>(frame: &Frame<'a>) -> Result<FetchedView<'a>, BodyError>
     let Some((lists, entries)) = frame.bytes.split_at_checked(lists) else {
         return Err(BodyError::BytesLength { found: frame.bytes.len(), expected: lists });
     };
-    if checksum(lists) != wire.lists_checksum.get() {
+    if checksum(0, lists) != wire.lists_checksum.get() {
         return Err(BodyError::Checksum { part: "lists of gaps and routes" });
     }
     let (gaps, routes) = <[GapStruct]>::ref_from_prefix_with_elems(lists, wire.gaps.get() as usize)

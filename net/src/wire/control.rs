@@ -9,11 +9,12 @@
 use prost::Message;
 use sealog_engine::api::request::ControlRequest;
 use sealog_engine::api::response::{Route, TopicView};
+use sealog_engine::format::checksum;
 use sealog_engine::types::{Epoch, KeyHash, KeySpan, NodeId, ProducerEpoch, ProducerId, RangeId, ShardId, TopicId};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::frame::{self, BodyError, Frame, Head, checksum, count_u32};
+use super::frame::{self, BodyError, Frame, Head, count_u32};
 use super::kind::Kind;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -101,7 +102,7 @@ struct OpenProducerMessage {
 
 fn append_message(out: &mut Vec<u8>, head: Head, message: &impl Message) {
     let message = message.encode_to_vec();
-    let structure = ControlStruct { length: count_u32(message.len()).into(), checksum: checksum(&message).into() };
+    let structure = ControlStruct { length: count_u32(message.len()).into(), checksum: checksum(0, &message).into() };
     frame::append(out, head, structure.as_bytes(), &[&message]);
 }
 
@@ -111,7 +112,7 @@ fn read_message<M: Message + Default>(frame: &Frame<'_>) -> Result<M, BodyError>
     if frame.bytes.len() != expected {
         return Err(BodyError::BytesLength { found: frame.bytes.len(), expected });
     }
-    if checksum(frame.bytes) != structure.checksum.get() {
+    if checksum(0, frame.bytes) != structure.checksum.get() {
         return Err(BodyError::Checksum { part: "message" });
     }
     M::decode(frame.bytes).map_err(|_| BodyError::Message)

@@ -8,10 +8,11 @@
 //! **Invariants**: the buffer is never longer than the greater of its resting size and the limit; an error is final, since
 //! nothing behind a bad header can be told from noise.
 
+use sealog_engine::format::checksum;
 use thiserror::Error;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::frame::{Frame, FrameHeader, HEADER_BYTES, VERSION, checksum};
+use super::frame::{Frame, FrameHeader, HEADER_BYTES, VERSION};
 
 /// What lies at the beginning of some bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,7 +49,7 @@ pub fn decode(bytes: &[u8], limit: u32) -> Result<Decoded<'_>, DecodeError> {
     let Ok((header, rest)) = FrameHeader::ref_from_prefix(bytes) else {
         return Ok(Decoded::Partial { needed: HEADER_BYTES });
     };
-    let (found, computed) = (header.header_checksum.get(), checksum(&header.as_bytes()[..HEADER_BYTES - 4]));
+    let (found, computed) = (header.header_checksum.get(), checksum(0, &header.as_bytes()[..HEADER_BYTES - 4]));
     if found != computed {
         return Err(DecodeError::HeaderChecksum { found, computed });
     }
@@ -70,7 +71,7 @@ pub fn decode(bytes: &[u8], limit: u32) -> Result<Decoded<'_>, DecodeError> {
         return Ok(Decoded::Partial { needed: length as usize });
     };
     let (struct_part, bytes) = body.split_at(usize::from(struct_length));
-    let (found, computed) = (header.struct_checksum.get(), checksum(struct_part));
+    let (found, computed) = (header.struct_checksum.get(), checksum(0, struct_part));
     if found != computed {
         return Err(DecodeError::StructChecksum { found, computed });
     }

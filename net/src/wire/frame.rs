@@ -15,6 +15,7 @@
 use std::mem::offset_of;
 
 use sealog_engine::api::response::Route;
+use sealog_engine::format::checksum;
 use thiserror::Error;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -104,12 +105,6 @@ pub enum BodyError {
     Kind { kind: u16 },
 }
 
-/// CRC-32C, as everywhere in Sealog.
-#[must_use]
-pub(crate) fn checksum(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes)
-}
-
 impl Head {
     /// The head of a request.
     #[must_use]
@@ -165,10 +160,10 @@ pub fn append(out: &mut Vec<u8>, head: Head, structure: &[u8], parts: &[&[u8]]) 
         deadline_ms: head.deadline_ms.into(),
         struct_length: u16::try_from(structure.len()).expect("a struct part is below 64 KiB").into(),
         reserved: 0.into(),
-        struct_checksum: checksum(structure).into(),
+        struct_checksum: checksum(0, structure).into(),
         header_checksum: 0.into(),
     };
-    header.header_checksum = checksum(&header.as_bytes()[..HEADER_BYTES - 4]).into();
+    header.header_checksum = checksum(0, &header.as_bytes()[..HEADER_BYTES - 4]).into();
     out.reserve(length as usize);
     out.extend_from_slice(header.as_bytes());
     out.extend_from_slice(structure);

@@ -16,7 +16,7 @@ fn frame_of(correlation: u64, structure: &[u8], bytes: &[u8]) -> Vec<u8> {
 fn header(change: impl FnOnce(&mut FrameHeader)) -> Vec<u8> {
     let mut header = FrameHeader::read_from_bytes(&frame_of(1, &[], &[])).unwrap();
     change(&mut header);
-    header.header_checksum = checksum(&header.as_bytes()[..28]).into();
+    header.header_checksum = checksum(0, &header.as_bytes()[..28]).into();
     header.as_bytes().to_vec()
 }
 

@@ -1,0 +1,174 @@
+//! Reading through splits and merges: ancestors first, halves waiting for each other, every record once, whatever interrupts.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use proptest::prelude::*;
+use sealog_engine::types::{ClusterId, KeyHash, KeySpan, Offset, RangeId, TopicId};
+
+use super::node::Node;
+use super::{Pair, halves, text};
+use crate::client::core::consumer::{End, Start};
+use crate::client::core::{Client, Cursor, CursorEntry, Links, Random};
+
+fn cursor_at_the_first_range() -> Cursor {
+    let entries = vec![CursorEntry { span: KeySpan::ALL, range: RangeId(1), next: Offset(0) }];
+    Cursor::new(ClusterId(1), TopicId(1), entries).unwrap()
+}
+
+/// A key of each half.
+fn keys() -> (String, String) {
+    let in_span = |span: KeySpan| (0..).map(|i| format!("k{i}")).find(|k| span.contains(KeyHash::of(k.as_bytes())));
+    (in_span(halves().0).unwrap(), in_span(halves().1).unwrap())
+}
+
+#[test]
+fn children_are_read_behind_their_parents_end() {
+    let (low, high) = keys();
+    let mut node = Node::default();
+    node.add_range(1, KeySpan::ALL);
+    node.append_keyed(1, &[(&low, "parent")]);
+    node.add_range(2, halves().0);
+    node.add_range(3, halves().1);
+    node.append_keyed(2, &[(&low, "low child")]);
+    node.append_keyed(3, &[(&high, "high child")]);
+    node.seal(1, &[2, 3]);
+    let mut pair = Pair::new(node, |s| s.start = Start::Cursor(cursor_at_the_first_range()));
+    assert_eq!(pair.read(4), ["parent", "low child", "high child"]);
+    assert!(pair.consumer.is_done());
+    assert_eq!(pair.consumer.cursor().unwrap().entries().len(), 2);
+}
+
+#[test]
+fn at_a_merge_the_half_that_is_done_waits_for_the_other() {
+    let (low, high) = keys();
+    let mut node = Node::default();
+    node.add_range(1, halves().0);
+    node.add_range(2, halves().1);
+    node.append_keyed(1, &[(&low, "a")]);
+    node.append_keyed(2, &[(&high, "b")]);
+    let mut pair = Pair::new(node, |s| s.end = End::Never);
+    assert_eq!(pair.read(3), ["a", "b"]);
+    pair.node.add_range(3, KeySpan::ALL);
+    pair.node.append_keyed(3, &[(&low, "merged")]);
+    pair.node.seal(1, &[3]);
+    assert_eq!(pair.read(3), [""; 0], "the other half is not at its end");
+    let cursor = pair.consumer.cursor().unwrap();
+    pair.node.append_keyed(2, &[(&high, "c")]);
+    pair.node.seal(2, &[3]);
+    assert_eq!(pair.read(3), ["c", "merged"]);
+    let mut later = Pair::new(pair.node.clone(), |s| s.start = Start::Cursor(cursor));
+    assert_eq!(later.read(5), ["c", "merged"], "a cursor taken while one half waited goes on the same way");
+}
+
+#[test]
+fn a_sealed_end_whose_successors_are_not_known_yet_is_asked_for_again() {
+    let (low, _) = keys();
+    let mut node = Node::default();
+    node.add_range(1, KeySpan::ALL);
+    node.append_keyed(1, &[(&low, "a")]);
+    node.seal(1, &[]);
+    node.add_range(2, KeySpan::ALL);
+    node.append_keyed(2, &[(&low, "b")]);
+    let mut pair = Pair::new(node, |s| s.start = Start::Cursor(cursor_at_the_first_range()));
+    assert_eq!(pair.read(20), ["a"]);
+    let mut sealed = Node::default();
+    std::mem::swap(&mut sealed, &mut pair.node);
+    sealed.seal(1, &[2]);
+    pair.node = sealed;
+    assert_eq!(pair.read(100), ["b"]);
+}
+
+/// A topic with a history: appends, splits and merges at random, from range 1 on.
+fn history(random: &mut Random) -> (Node, Vec<(KeyHash, String)>) {
+    let mut node = Node::default();
+    node.add_range(1, KeySpan::ALL);
+    let (mut next_range, mut records) = (2, vec![]);
+    for i in 0..120 {
+        let active = node.active();
+        let pick = |random: &mut Random, n: usize| usize::try_from(random.next_u64() % n as u64).unwrap();
+        let (id, span) = active[pick(random, active.len())];
+        match random.next_u64() % 10 {
+            0 => {
+                if let Some((low, high)) = span.halves() {
+                    node.add_range(next_range, low);
+                    node.add_range(next_range + 1, high);
+                    node.seal(id, &[next_range, next_range + 1]);
+                    next_range += 2;
+                }
+            }
+            1 => {
+                let buddy = span.buddy().and_then(|b| active.iter().find(|(_, s)| *s == b));
+                if let Some((other, buddy)) = buddy {
+                    let first = span.first().min(buddy.first());
+                    node.add_range(next_range, KeySpan::new(first, span.depth() - 1).unwrap());
+                    node.seal(id, &[next_range]);
+                    node.seal(*other, &[next_range]);
+                    next_range += 1;
+                }
+            }
+            _ => {
+                let mut batch = vec![];
+                for j in 0..=random.next_u64() % 3 {
+                    let key = format!("key-{}", random.next_u64() % 16);
+                    if span.contains(KeyHash::of(key.as_bytes())) {
+                        batch.push((key, format!("{i}.{j}")));
+                    }
+                }
+                if !batch.is_empty() {
+                    let texts: Vec<(&str, &str)> = batch.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+                    node.append_keyed(id, &texts);
+                    records.extend(batch.iter().map(|(k, v)| (KeyHash::of(k.as_bytes()), v.clone())));
+                }
+            }
+        }
+    }
+    (node, records)
+}
+
+fn by_key(records: impl IntoIterator<Item = (KeyHash, String)>) -> BTreeMap<KeyHash, Vec<String>> {
+    let mut keys: BTreeMap<KeyHash, Vec<String>> = BTreeMap::new();
+    for (hash, value) in records {
+        keys.entry(hash).or_default().push(value);
+    }
+    keys
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn through_any_history_each_record_is_read_once_in_its_keys_order_across_cuts_and_restarts(seed: u64) {
+        let mut random = Random::new(seed);
+        let (mut node, written) = history(&mut random);
+        node.pieces_max = 2;
+        let mut seen = vec![];
+        let mut pair = Pair::new(node.clone(), |s| s.start = Start::Cursor(cursor_at_the_first_range()));
+        for _ in 0..5_000 {
+            pair.exchange();
+            let stop_at = seen.len() + usize::try_from(random.next_u64() % 6).unwrap();
+            let _ = pair.consumer.deliver(pair.now, &mut |delivery| {
+                if let super::Delivery::Record { record, .. } = delivery {
+                    seen.push((record.key.hash(), text(delivery)));
+                }
+                if seen.len() > stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            pair.after_ms(1);
+            if pair.consumer.is_done() {
+                break;
+            }
+            match random.next_u64() % 20 {
+                0 if pair.consumer.links().is_up(Links::FIRST) => pair.cut(Links::FIRST),
+                1 => {
+                    if let Some(cursor) = pair.consumer.cursor() {
+                        let cursor = Cursor::parse(&cursor.to_string()).unwrap();
+                        pair = Pair::new(node.clone(), |s| s.start = Start::Cursor(cursor));
+                    }
+                }
+                _ => {}
+            }
+        }
+        prop_assert!(pair.consumer.is_done());
+        prop_assert_eq!(by_key(seen), by_key(written));
+    }
+}
