@@ -59,14 +59,14 @@ impl Consensus {
         self.logging.is_empty() && !self.waiting.is_empty()
     }
 
-    /// The entries to append next, in order: as many as `fits` accepts, at least one. Empty while an append is under way.
-    pub fn take_entries(&mut self, mut fits: impl FnMut(&Entry) -> bool) -> &VecDeque<Entry> {
+    /// Hands out the entries to append next, in order, to `accept`, up to the first that it refuses. None while an append is under
+    /// way.
+    pub fn take_entries(&mut self, mut accept: impl FnMut(&Entry) -> bool) {
         if self.has_entries() {
-            while let Some(entry) = self.waiting.pop_front_if(|entry| fits(entry) || self.logging.is_empty()) {
+            while let Some(entry) = self.waiting.pop_front_if(|entry| accept(entry)) {
                 self.logging.push_back(entry);
             }
         }
-        &self.logging
     }
 
     /// The append is durable: its entries are committed, in order.
