@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::command::{Command, Commands};
 use super::controller::Controller;
+use crate::failover::tidy;
 use crate::metadata::{Applied, Change, Rejected};
 use crate::replica::message::{SegmentOpen, ToController, ToReplica};
 use crate::types::{RangeId, SegmentId, ShardId};
@@ -147,9 +148,11 @@ impl Controller {
                 range
             }
             ToController::Promised { range, segment, epoch, answer } => {
-                if self.is_asked(range, segment) && self.state.range(range).is_some_and(|r| r.epoch == epoch) {
+                let state = self.state.range(range).filter(|state| state.epoch == epoch);
+                let base = state.and_then(|state| state.chain.open()).and_then(|open| open.base);
+                if let Some(base) = base.filter(|_| self.is_asked(range, segment)) {
                     let work = self.work.entry(range).or_default();
-                    work.round.of(segment, epoch).answers.insert(self.node, answer);
+                    work.round.of(segment, epoch).answers.insert(self.node, tidy(base, answer));
                 }
                 range
             }

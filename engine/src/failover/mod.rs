@@ -10,5 +10,5 @@ pub mod view;
 pub use lint::{Unsafe, lint};
 pub use plan::{NextSegment, Plan, Step};
 pub use planner::plan;
-pub use seal_round::{Copies, Decision, Outcome, choose_end, decide};
+pub use seal_round::{Copies, Decision, Outcome, choose_end, decide, tidy};
 pub use view::RoundView;

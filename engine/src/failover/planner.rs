@@ -13,7 +13,7 @@ pub fn plan(view: &RoundView) -> Plan {
     let steps = if !view.begun || refused.is_some_and(|promised| promised > view.epoch) {
         begin(view, refused.unwrap_or(view.epoch).next())
     } else {
-        match decide(view.base(), view.copies(), &view.answers, view.damage_wait_over) {
+        match decide(view.copies(), &view.answers, view.damage_wait_over) {
             Decision::TooFew { have, need } => {
                 let mut steps = ask(view, view.first.segment, view.epoch);
                 steps.push(Step::AwaitAnswers { have, need });

@@ -74,16 +74,11 @@ pub fn choose_end(copies: Copies, ends: &[Offset]) -> Option<Offset> {
     Some(ascending[usize::from(copies.replicas - copies.quorum)])
 }
 
-/// What the answers allow for a segment that begins at `base`. `damage_wait_over`: those who have not answered are no longer
+/// What the answers, all of them [tidy], allow. `damage_wait_over`: those who have not answered are no longer
 /// waited for where no other copy can be read.
 #[must_use]
-pub fn decide(
-    base: Offset,
-    copies: Copies,
-    answers: &BTreeMap<NodeId, SealAnswer>,
-    damage_wait_over: bool,
-) -> Decision {
-    let ends: Vec<Offset> = answers.values().map(|answer| answer.end.max(base)).collect();
+pub fn decide(copies: Copies, answers: &BTreeMap<NodeId, SealAnswer>, damage_wait_over: bool) -> Decision {
+    let ends: Vec<Offset> = answers.values().map(|answer| answer.end).collect();
     let Some(end) = choose_end(copies, &ends) else {
         return Decision::TooFew { have: answers.len(), need: copies.answers_needed() };
     };
@@ -92,12 +87,41 @@ pub fn decide(
     if !holes.is_empty() && !all_answered && !damage_wait_over {
         return Decision::AwaitCopies { unreadable: holes };
     }
-    let whole = answers.values().find(|answer| answer.end.max(base) == end && answer.unreadable == holes);
+    let whole = answers.values().find(|answer| answer.end == end && answer.unreadable == holes);
     let marks = answers.values().filter_map(|answer| answer.mark);
     let goes_on = marks.into_iter().find(|mark| mark.end == end).map(|mark| mark.successor);
     let mut sources: Vec<NodeId> = answers.keys().copied().collect();
     sources.sort_by_key(|node| (answers[node].end < end, answers[node].unreadable.len(), *node));
     Decision::Seal(Outcome { end, holes, digest: whole.map(|answer| answer.digest), goes_on, sources })
+}
+
+/// An answer as the rule wants it, whatever its replica sent: the end not below `base` nor below a span that it may have held,
+/// the spans inside the segment, ascending and apart.
+#[must_use]
+pub fn tidy(base: Offset, answer: SealAnswer) -> SealAnswer {
+    let SealAnswer { end, digest, unreadable: mut spans, mark } = answer;
+    spans.sort_by_key(|span| span.from);
+    let mut unreadable: Vec<Span> = Vec::with_capacity(spans.len());
+    for span in spans {
+        let (from, to) = (span.from.max(base), span.to);
+        if from >= to {
+            continue;
+        }
+        match unreadable.last_mut() {
+            Some(last) if from < last.to => {
+                last.to = last.to.max(to);
+                let records = last.records_at_most.saturating_add(span.records_at_most);
+                last.records_at_most = records.min(last.to.since(last.from));
+                last.cause = last.cause.max(span.cause);
+            }
+            Some(_) | None => {
+                let records_at_most = span.records_at_most.min(to.since(from));
+                unreadable.push(Span { from, to, records_at_most, cause: span.cause });
+            }
+        }
+    }
+    let held = unreadable.last().map_or(base, |last| last.to);
+    SealAnswer { end: end.max(held), digest, unreadable, mark }
 }
 
 /// A span that one copy cannot give: damaged (with what it may have held), or above that copy's end.

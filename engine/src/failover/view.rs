@@ -26,7 +26,7 @@ pub struct RoundView {
     pub begun: bool,
     /// The greatest epoch that a refusal named.
     pub promised: Option<Epoch>,
-    /// Answers to (`first`, `epoch`).
+    /// Answers to (`first`, `epoch`), each [tidy](super::seal_round::tidy).
     pub answers: BTreeMap<NodeId, SealAnswer>,
     /// Those who have not answered are no longer waited for where no other copy can be read.
     pub damage_wait_over: bool,

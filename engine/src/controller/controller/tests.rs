@@ -383,6 +383,47 @@ fn a_round_of_an_earlier_life_goes_on_in_its_epoch() {
     );
 }
 
+/// The proof alone is missing: nobody was told, but what is found whole counts.
+#[test]
+fn a_change_that_is_found_at_the_next_start_counts_whether_or_not_it_was_told() {
+    let mut world = World::founded(1);
+    world.create_topic("a", 1);
+    world.say(need_open());
+    assert!(world.perform_one());
+    assert!(!world.look().contains("tell shard-0: open"));
+    let mut world = restarted(world);
+    world.expect(
+        "log: n1 started as life-2 with 1
+         log: proof
+         tell shard-0: adopt r1 in e1 end @0 sealed [] open [s1 at @0 in e1 by life-1]
+         log: begin to seal r1 s1 in e2 (Restart)
+         log: proof
+         tell shard-0: seal r1 s1 in e2",
+    );
+    // Committed with the next open, and the process ends before either is told.
+    world.say(need_open());
+    world.say(promised(1, 2, holds(4)));
+    assert!(world.perform_one() && world.perform_one());
+    let mut world = restarted(world);
+    world.expect(
+        "log: n1 started as life-3 with 1
+         log: proof
+         tell shard-0: adopt r1 in e2 end @4 sealed [s1 [@0, @4)] open [s2 at @4 in e2 by life-2]
+         log: begin to seal r1 s2 in e3 (Restart)
+         log: proof
+         tell shard-0: seal r1 s2 in e3",
+    );
+    // It never held anything: it is gone, and its id is not given again.
+    world.say(need_open());
+    world.say(promised(2, 3, holds(4)));
+    world.expect(
+        "log: seal r1 s2 [@4, @4) in e3, open s3 at @4 in e3 by life-3
+         log: proof
+         tell shard-0: sealed r1 s2 [@4, @4) in e3
+         tell shard-0: open r1 s3 at @4 in e3 by life-3",
+    );
+}
+
 #[test]
 fn background_seals_are_paced_and_urgent_ones_are_not() {
     let mut world = World::founded(1);

@@ -156,18 +156,18 @@ fn a_single_copys_unreadable_spans_are_holes_at_once() {
         goes_on: None,
         sources: vec![NODES[0]],
     };
-    assert_eq!(decide(Offset(2), ONE, &answers(&[copy]), false), Decision::Seal(expected));
+    assert_eq!(decide(ONE, &answers(&[copy]), false), Decision::Seal(expected));
 }
 
 #[test]
 fn a_single_copy_that_has_not_answered_is_waited_for() {
-    assert_eq!(decide(Offset(2), ONE, &answers(&[]), true), Decision::TooFew { have: 0, need: 1 });
+    assert_eq!(decide(ONE, &answers(&[]), true), Decision::TooFew { have: 0, need: 1 });
 }
 
 #[test]
 fn what_another_copy_can_read_is_no_hole() {
     let three = answers(&[damaged(10, &[(2, 6)]), damaged(10, &[(4, 8)]), damaged(10, &[(5, 9)])]);
-    let Decision::Seal(outcome) = decide(Offset(0), MAJORITY_OF_3, &three, false) else {
+    let Decision::Seal(outcome) = decide(MAJORITY_OF_3, &three, false) else {
         panic!("all have answered");
     };
     assert_eq!(outcome.holes, [span(5, 6, 1)]);
@@ -178,8 +178,8 @@ fn what_another_copy_can_read_is_no_hole() {
 fn a_copy_that_may_still_be_readable_is_waited_for_until_the_wait_is_over() {
     let two = answers(&[damaged(10, &[(2, 6)]), damaged(10, &[(4, 8)])]);
     let unreadable = vec![span(4, 6, 2)];
-    assert_eq!(decide(Offset(0), MAJORITY_OF_3, &two, false), Decision::AwaitCopies { unreadable: unreadable.clone() });
-    let Decision::Seal(outcome) = decide(Offset(0), MAJORITY_OF_3, &two, true) else {
+    assert_eq!(decide(MAJORITY_OF_3, &two, false), Decision::AwaitCopies { unreadable: unreadable.clone() });
+    let Decision::Seal(outcome) = decide(MAJORITY_OF_3, &two, true) else {
         panic!("nobody is waited for");
     };
     assert_eq!(outcome.holes, unreadable);
@@ -188,7 +188,7 @@ fn a_copy_that_may_still_be_readable_is_waited_for_until_the_wait_is_over() {
 #[test]
 fn a_short_copy_does_not_make_a_damaged_one_readable() {
     let two = answers(&[damaged(10, &[(4, 10)]), answer(4)]);
-    let Decision::Seal(outcome) = decide(Offset(0), MAJORITY_OF_3, &two, true) else {
+    let Decision::Seal(outcome) = decide(MAJORITY_OF_3, &two, true) else {
         panic!("enough have answered");
     };
     assert_eq!((outcome.end, outcome.holes), (Offset(10), vec![span(4, 10, 6)]));
@@ -197,7 +197,7 @@ fn a_short_copy_does_not_make_a_damaged_one_readable() {
 #[test]
 fn a_hole_is_cut_at_the_end() {
     let three = answers(&[damaged(10, &[(5, 10)]), answer(5), answer(7)]);
-    let Decision::Seal(outcome) = decide(Offset(0), MAJORITY_OF_3, &three, false) else {
+    let Decision::Seal(outcome) = decide(MAJORITY_OF_3, &three, false) else {
         panic!("all have answered");
     };
     assert_eq!((outcome.end, outcome.holes), (Offset(7), Vec::new()));
@@ -208,7 +208,7 @@ fn a_hole_is_cut_at_the_end() {
 fn the_round_goes_on_behind_a_mark_that_the_end_reaches() {
     let mark = Rolled { segment: SegmentId(1), end: Offset(9), digest: Digest(9), successor: SegmentId(2) };
     let marked = SealAnswer { mark: Some(mark), ..answer(9) };
-    let goes_on = |of: &[SealAnswer]| match decide(Offset(0), MAJORITY_OF_3, &answers(of), false) {
+    let goes_on = |of: &[SealAnswer]| match decide(MAJORITY_OF_3, &answers(of), false) {
         Decision::Seal(outcome) => outcome.goes_on,
         other @ (Decision::TooFew { .. } | Decision::AwaitCopies { .. }) => panic!("{other:?}"),
     };
@@ -216,6 +216,20 @@ fn the_round_goes_on_behind_a_mark_that_the_end_reaches() {
     assert_eq!(goes_on(&[marked.clone(), answer(3)]), Some(SegmentId(2)));
     assert_eq!(goes_on(&[marked, answer(8), answer(3)]), None, "the end falls short of the mark");
     assert_eq!(goes_on(&[answer(9), answer(9), answer(9)]), None, "nobody has a mark");
+}
+
+#[test]
+fn a_tidy_answer_is_left_as_it_is() {
+    let copy = damaged(20, &[(3, 5), (5, 6), (18, 20)]);
+    assert_eq!(tidy(Offset(2), copy.clone()), copy);
+}
+
+#[test]
+fn an_answer_that_is_not_tidy_keeps_all_that_it_may_have_held() {
+    let untidy = damaged(4, &[(8, 12), (0, 2), (1, 6), (5, 7), (7, 7)]);
+    let expected = SealAnswer { end: Offset(12), ..damaged(4, &[(3, 7), (8, 12)]) };
+    assert_eq!(tidy(Offset(3), untidy), expected);
+    assert_eq!(tidy(Offset(9), answer(4)).end, Offset(9));
 }
 
 proptest! {
