@@ -6,6 +6,7 @@ pub mod catalog;
 pub mod index;
 pub mod pool;
 pub mod reader;
+pub mod recover;
 #[cfg(test)]
 pub(crate) mod samples;
 pub mod tally;

@@ -23,6 +23,10 @@ impl Dice {
         z ^ (z >> 31)
     }
 
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
     pub(crate) fn coin(&mut self) -> bool {
         self.next() & 1 == 1
     }
@@ -82,6 +86,11 @@ impl TestStore {
         self.changes = 0;
     }
 
+    /// All bytes of a file as the process sees them.
+    pub(crate) fn bytes(&self, file: DataFile) -> Option<&[u8]> {
+        self.names.get(&file).map(|i| self.inodes[*i].current.as_slice())
+    }
+
     /// Changes bytes under the process's feet, durably.
     pub(crate) fn rot(&mut self, file: DataFile, position: usize, change: impl FnOnce(&mut [u8])) {
         let inode = &mut self.inodes[self.names[&file]];
@@ -92,6 +101,16 @@ impl TestStore {
     /// The device can no longer give this block.
     pub(crate) fn make_unreadable(&mut self, file: DataFile, block: u64) {
         self.unreadable.insert((file, block));
+    }
+
+    /// All names, sorted.
+    pub(crate) fn names(&self) -> Vec<DataFile> {
+        self.names.keys().copied().collect()
+    }
+
+    /// Everything that would survive a power cut, to compare two states.
+    pub(crate) fn image(&self) -> BTreeMap<DataFile, Vec<u8>> {
+        self.names.iter().map(|(file, inode)| (*file, self.inodes[*inode].current.clone())).collect()
     }
 
     fn change(&mut self, action: StoreAction, file: StoreTarget, position: u64) -> Result<(), StoreError> {

@@ -61,7 +61,7 @@ pub struct Catalog {
     id: ChainId,
     segments: BTreeMap<SegmentId, SegmentRecord>,
     promises: BTreeMap<RangeId, Epoch>,
-    uncertain: BTreeMap<SegmentId, Vec<Hole>>,
+    uncertain: BTreeMap<SegmentId, (RangeId, Vec<Hole>)>,
     trims: BTreeMap<RangeId, Offset>,
     live: LiveMark,
     dirty: Dirty,
@@ -139,7 +139,12 @@ impl Catalog {
     /// Spans of a segment that were found uncertain or unreadable and that no committed seal covers.
     #[must_use]
     pub fn uncertain(&self, segment: SegmentId) -> &[Hole] {
-        self.uncertain.get(&segment).map_or(&[], Vec::as_slice)
+        self.uncertain.get(&segment).map_or(&[], |(_, spans)| spans)
+    }
+
+    /// All of them, with the range of each segment.
+    pub fn all_uncertain(&self) -> impl Iterator<Item = (SegmentId, RangeId, &[Hole])> {
+        self.uncertain.iter().map(|(segment, (range, spans))| (*segment, *range, spans.as_slice()))
     }
 
     /// Where the journal is to be read from.
@@ -177,9 +182,10 @@ impl Catalog {
         }
     }
 
-    /// What may have been held of a segment and cannot be read: ascending, not touching.
-    pub fn set_uncertain(&mut self, segment: SegmentId, spans: Vec<Hole>) {
-        self.uncertain.insert(segment, spans);
+    /// What may have been held of a segment and cannot be read: ascending, not touching. The segment itself need not be known: its
+    /// opening may be part of what cannot be read.
+    pub fn set_uncertain(&mut self, range: RangeId, segment: SegmentId, spans: Vec<Hole>) {
+        self.uncertain.insert(segment, (range, spans));
         self.dirty.uncertain.insert(segment);
     }
 
@@ -211,7 +217,8 @@ impl Catalog {
             Record::Promise { range, epoch: self.promises[&range] }.encode(&mut records);
         }
         for segment in dirty.uncertain {
-            record::put_uncertain(segment, self.uncertain(segment), &mut records);
+            let (range, spans) = self.uncertain.get(&segment).cloned().unwrap_or_default();
+            Record::Uncertain { range, segment, spans }.encode(&mut records);
         }
         for range in dirty.trims {
             Record::Trim { range, start: self.trims[&range] }.encode(&mut records);
@@ -241,8 +248,8 @@ impl Catalog {
         for (&range, &epoch) in &self.promises {
             Record::Promise { range, epoch }.encode(&mut records);
         }
-        for (&segment, spans) in &self.uncertain {
-            record::put_uncertain(segment, spans, &mut records);
+        for (&segment, (range, spans)) in &self.uncertain {
+            Record::Uncertain { range: *range, segment, spans: spans.clone() }.encode(&mut records);
         }
         for (&range, &start) in &self.trims {
             Record::Trim { range, start }.encode(&mut records);
@@ -302,10 +309,10 @@ impl Catalog {
                 self.remove_segment(segment);
             }
             Record::Promise { range, epoch } => self.promise(range, epoch),
-            Record::Uncertain { segment, spans } if spans.is_empty() => {
+            Record::Uncertain { segment, spans, .. } if spans.is_empty() => {
                 self.uncertain.remove(&segment);
             }
-            Record::Uncertain { segment, spans } => self.set_uncertain(segment, spans),
+            Record::Uncertain { range, segment, spans } => self.set_uncertain(range, segment, spans),
             Record::Trim { range, start } => self.trim(range, start),
             Record::Live(live) => self.live = live,
         }

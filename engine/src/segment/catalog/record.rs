@@ -91,8 +91,8 @@ pub enum Record {
     SegmentRemoved(SegmentId),
     /// Nothing below `epoch` is taken for the range.
     Promise { range: RangeId, epoch: Epoch },
-    /// Spans of a segment that were found uncertain or unreadable, all of them; until a committed seal covers them.
-    Uncertain { segment: SegmentId, spans: Vec<Hole> },
+    /// Spans of a segment that were found uncertain or unreadable, all of them; none once a committed seal covers them.
+    Uncertain { range: RangeId, segment: SegmentId, spans: Vec<Hole> },
     /// Below `start`, the range is deleted by a committed trim.
     Trim { range: RangeId, start: Offset },
     /// Where the journal is to be read from.
@@ -293,7 +293,17 @@ impl Record {
                 out.put_u64(range.0);
                 out.put_u64(epoch.0);
             }),
-            Self::Uncertain { segment, spans } => put_uncertain(*segment, spans, out),
+            Self::Uncertain { range, segment, spans } => framed(out, KIND_UNCERTAIN, |out| {
+                out.put_u64(range.0);
+                out.put_u64(segment.0);
+                out.put_count(spans.len());
+                for span in spans {
+                    out.put_u64(span.from.0);
+                    out.put_u64(span.to.0);
+                    out.put_u64(span.records_at_most);
+                    out.put_u8(span.cause as u8);
+                }
+            }),
             Self::Trim { range, start } => framed(out, KIND_TRIM, |out| {
                 out.put_u64(range.0);
                 out.put_u64(start.0);
@@ -328,7 +338,7 @@ impl Record {
             KIND_SEGMENT_REMOVED => Self::SegmentRemoved(SegmentId(fields.u64()?)),
             KIND_PROMISE => Self::Promise { range: RangeId(fields.u64()?), epoch: Epoch(fields.u64()?) },
             KIND_UNCERTAIN => {
-                let segment = SegmentId(fields.u64()?);
+                let (range, segment) = (RangeId(fields.u64()?), SegmentId(fields.u64()?));
                 let mut spans = Vec::new();
                 for _ in 0..fields.u32()? {
                     let (from, to, records_at_most) = (fields.u64()?, fields.u64()?, fields.u64()?);
@@ -336,7 +346,7 @@ impl Record {
                     let cause = HoleCause::from_byte(cause).ok_or_else(|| fields.wrong("cause", u64::from(cause)))?;
                     spans.push(Hole { from: Offset(from), to: Offset(to), records_at_most, cause });
                 }
-                Self::Uncertain { segment, spans }
+                Self::Uncertain { range, segment, spans }
             }
             KIND_TRIM => Self::Trim { range: RangeId(fields.u64()?), start: Offset(fields.u64()?) },
             KIND_LIVE => {
@@ -354,20 +364,6 @@ impl Record {
 /// Appends `Record::Segment` without a copy of it.
 pub(super) fn put_segment(record: &SegmentRecord, out: &mut Vec<u8>) {
     framed(out, KIND_SEGMENT, |out| record.encode(out));
-}
-
-/// Appends `Record::Uncertain` without a copy of it.
-pub(super) fn put_uncertain(segment: SegmentId, spans: &[Hole], out: &mut Vec<u8>) {
-    framed(out, KIND_UNCERTAIN, |out| {
-        out.put_u64(segment.0);
-        out.put_count(spans.len());
-        for span in spans {
-            out.put_u64(span.from.0);
-            out.put_u64(span.to.0);
-            out.put_u64(span.records_at_most);
-            out.put_u8(span.cause as u8);
-        }
-    });
 }
 
 fn framed(out: &mut Vec<u8>, kind: u8, fields: impl FnOnce(&mut Vec<u8>)) {

@@ -103,7 +103,7 @@ fn all_that_it_knows_reads_back_from_snapshots_and_deltas() {
     catalog.promise(RangeId(4), Epoch(3));
     catalog.promise(RangeId(4), Epoch(2));
     catalog.trim(RangeId(4), Offset(11));
-    catalog.set_uncertain(SegmentId(1), vec![hole(20, 25), hole(30, 31)]);
+    catalog.set_uncertain(RangeId(7), SegmentId(1), vec![hole(20, 25), hole(30, 31)]);
     write(&mut store, &catalog.snapshot());
     assert_same(&reload(&mut store).unwrap(), &catalog);
 
@@ -127,7 +127,7 @@ fn uncertainty_lasts_until_a_committed_seal() {
     let mut catalog = Catalog::new(ID, 0);
     let [open, rolled, sealed, _] = states().try_into().unwrap();
     catalog.put_segment(record(1, open));
-    catalog.set_uncertain(SegmentId(1), vec![hole(20, 30)]);
+    catalog.set_uncertain(RangeId(7), SegmentId(1), vec![hole(20, 30)]);
     write(&mut store, &catalog.snapshot());
     catalog.put_segment(record(1, rolled));
     write(&mut store, &catalog.delta());
