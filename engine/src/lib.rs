@@ -10,6 +10,7 @@ pub mod format;
 #[cfg(feature = "glommio")]
 pub mod io;
 pub mod journal;
+pub mod recovery;
 pub mod metadata;
 pub mod replica;
 pub mod segment;

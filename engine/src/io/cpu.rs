@@ -27,6 +27,15 @@ pub fn allowed() -> io::Result<CpuSet> {
     Ok(sched_getaffinity(Some(rustix::process::getpid()))?)
 }
 
+/// The same as a list, lowest first.
+///
+/// # Errors
+/// The kernel's.
+pub fn list() -> io::Result<Vec<usize>> {
+    let cpus = allowed()?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| cpus.is_set(*cpu)).collect())
+}
+
 /// Lets the calling thread run on every core of the process.
 ///
 /// # Errors

@@ -13,13 +13,20 @@
 
 pub mod bell;
 pub mod calibrate;
+pub mod clock;
+mod controller_loop;
 pub mod cpu;
 pub mod device;
 pub mod files;
 pub mod floor;
 pub mod journal_writer;
+mod mesh;
+pub mod metrics;
+pub mod node;
+pub mod notify;
 pub mod probe;
 pub mod ring;
+mod shard_loop;
 pub mod store;
 
 #[cfg(test)]
