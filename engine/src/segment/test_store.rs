@@ -86,11 +86,6 @@ impl TestStore {
         self.changes = 0;
     }
 
-    /// All bytes of a file as the process sees them.
-    pub(crate) fn bytes(&self, file: DataFile) -> Option<&[u8]> {
-        self.names.get(&file).map(|i| self.inodes[*i].current.as_slice())
-    }
-
     /// Changes bytes under the process's feet, durably.
     pub(crate) fn rot(&mut self, file: DataFile, position: usize, change: impl FnOnce(&mut [u8])) {
         let inode = &mut self.inodes[self.names[&file]];
@@ -101,11 +96,6 @@ impl TestStore {
     /// The device can no longer give this block.
     pub(crate) fn make_unreadable(&mut self, file: DataFile, block: u64) {
         self.unreadable.insert((file, block));
-    }
-
-    /// All names, sorted.
-    pub(crate) fn names(&self) -> Vec<DataFile> {
-        self.names.keys().copied().collect()
     }
 
     /// Everything that would survive a power cut, to compare two states.

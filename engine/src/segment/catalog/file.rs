@@ -6,7 +6,7 @@
 //! 56 checksum of the records u32   60 checksum of bytes 0 to 60 u32   64 records …   zeros to a block
 //! ```
 //! Written whole, under a new name, synced with its folder, and never changed. A delta's digest is the XXH3-64 of its first 64 bytes,
-//! and so of its records' checksum: deltas are a chain. A snapshot with the sequence of a delta says the same as all files up to it.
+//! and so of its records' checksum: deltas are a chain. Magic, version and the header's checksum never move. A snapshot with the sequence of a delta says the same as all files up to it.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -95,11 +95,6 @@ impl<'a> FileView<'a> {
             return Err(DecodeError::Magic { what: WHAT });
         }
         let version = fields.u16()?;
-        // What a newer version's checksum covers is not known.
-        if version > VERSION {
-            let (found, supported) = (u32::from(version), u32::from(VERSION));
-            return Err(Newer { what: WHAT, found, supported }.into());
-        }
         let kind = fields.u8()?;
         fields.u8()?;
         let (shard, shards) = (ShardId(fields.u16()?), fields.u16()?);
@@ -109,6 +104,11 @@ impl<'a> FileView<'a> {
         let (records_sum, header_sum) = (fields.u32()?, fields.u32()?);
         let front = &bytes[..HEADER_BYTES];
         Self::verify(header_sum, &front[..HEADER_BYTES - 4])?;
+        // Only after the checksum: a version that rotted is damage, and may be made good by another file.
+        if version > VERSION {
+            let (found, supported) = (u32::from(version), u32::from(VERSION));
+            return Err(Newer { what: WHAT, found, supported }.into());
+        }
         let records = fields.take(length)?;
         Self::verify(records_sum, records)?;
         let kind = match kind {
@@ -116,9 +116,6 @@ impl<'a> FileView<'a> {
             2 => FileKind::Delta,
             found => return Err(fields.wrong("kind", u64::from(found))),
         };
-        if version == 0 {
-            return Err(fields.wrong("version", 0));
-        }
         let header = FileHeader { kind, shard, shards, generation, sequence, previous };
         Ok(Self { header, records, digest: xxh3_64(front) })
     }

@@ -175,9 +175,8 @@ impl Catalog {
 
     /// Nothing below `epoch` is taken for the range. A promise never falls.
     pub fn promise(&mut self, range: RangeId, epoch: Epoch) {
-        let promised = self.promises.entry(range).or_default();
-        if epoch > *promised {
-            *promised = epoch;
+        if self.promises.get(&range).is_none_or(|promised| epoch > *promised) {
+            self.promises.insert(range, epoch);
             self.dirty.promises.insert(range);
         }
     }
@@ -191,9 +190,8 @@ impl Catalog {
 
     /// Below `start`, the range is deleted. A trimmed start never falls.
     pub fn trim(&mut self, range: RangeId, start: Offset) {
-        let trimmed = self.trims.entry(range).or_default();
-        if start > *trimmed {
-            *trimmed = start;
+        if self.trims.get(&range).is_none_or(|trimmed| start > *trimmed) {
+            self.trims.insert(range, start);
             self.dirty.trims.insert(range);
         }
     }

@@ -216,7 +216,12 @@ fn a_chain_is_not_continued_by_the_delta_of_another() {
 fn a_newer_catalog_is_refused_whatever_else_there_is() {
     let mut store = TestStore::default();
     chain(&mut store, 3, &[]);
-    store.rot(delta(102), 8, |bytes| bytes[0] = 2);
+    store.rot(delta(103), 8, |bytes| bytes[0] = 2);
+    assert_eq!(reload(&mut store).unwrap().live().sequence, 102, "a version that rotted is damage");
+    store.rot(delta(103), 0, |bytes| {
+        let sum = checksum(0, &bytes[..60]).to_le_bytes();
+        bytes[60..64].copy_from_slice(&sum);
+    });
     assert!(matches!(reload(&mut store), Err(CatalogError::Newer(newer)) if newer.found == 2));
 }
 

@@ -9,11 +9,11 @@ use crate::api::port::{DataFile, Fill, Folder, Store};
 use crate::format::BatchRef;
 use crate::format::batch::{PlacedBatch, Stamp};
 use crate::format::checksum::Digest;
-use crate::format::journal::{DirectoryEntry, GroupKind, JournalEntryKind, JournalSeed};
+use crate::format::journal::{DirectoryEntry, GroupKind, GroupLayout, JournalEntryKind, JournalSeed};
 use crate::format::segment::{Hole, RollMark, Seal, SegmentHeader};
 use crate::journal::{Mark, OpenGroup, Ring, compose_empty};
 use crate::replica::ProducerTable;
-use crate::segment::appender::{Appender, Placed, UnwrittenChunk};
+use crate::segment::appender::{Appender, UnwrittenChunk};
 use crate::segment::catalog::{Catalog, Contents, Extent, LiveMark, SegmentRecord, SegmentState, Tail};
 use crate::segment::pool::ChunkPool;
 use crate::segment::reader::{Scanned, SegmentReader, Wanted};
@@ -24,9 +24,9 @@ use crate::types::{
     AlignedBuffer, ClusterId, DiskId, Epoch, Generation, Offset, ProducerId, RangeId, SegmentId, Sequence, ShardId,
 };
 
-/// A ring of 16 blocks a file.
+/// A ring of 64 blocks a file.
 pub(super) fn config(shards: u16) -> EngineConfig {
-    EngineConfig { shards, journal_file_bytes: 16 * BLOCK as u64, ..EngineConfig::default() }
+    EngineConfig { shards, journal_file_bytes: 64 * BLOCK as u64, ..EngineConfig::default() }
 }
 
 pub(super) fn fresh(generation: u64) -> Fresh {
@@ -72,6 +72,7 @@ pub(super) struct Life {
     catalog: Catalog,
     pool: ChunkPool,
     segments: BTreeMap<SegmentId, Written>,
+    tables: BTreeMap<SegmentId, Vec<u8>>,
     group: OpenGroup,
     bodies: Vec<Vec<u8>>,
     next_sequence: u64,
@@ -92,6 +93,7 @@ impl Life {
             catalog: recovered.catalog,
             pool: ChunkPool::new(1 << 20),
             segments: BTreeMap::new(),
+            tables: BTreeMap::new(),
             group: OpenGroup::new(geometry.group_bytes_max()),
             bodies: Vec::new(),
             next_sequence: 0,
@@ -120,20 +122,47 @@ impl Life {
 
     /// Opens a segment of `range` at `base` with the producers that `table` knows.
     pub(super) fn open(&mut self, range: u64, segment: u64, base: u64, table: ProducerTable) {
+        let entry = self.begin(range, segment, base, table);
+        self.queue(line(JournalEntryKind::Table, range, segment, (base, 0), entry.len()), entry);
+        self.note(segment);
+    }
+
+    /// Opens a segment without its table, which is empty.
+    pub(super) fn open_only(&mut self, range: u64, segment: u64, base: u64) {
+        self.begin(range, segment, base, ProducerTable::default());
+    }
+
+    /// The table and a batch of a segment that was only opened.
+    pub(super) fn table_and_batch(&mut self, segment: u64, records: u32) {
+        let header = self.segments[&SegmentId(segment)].header;
+        let (range, base) = (header.range.0, header.base.unwrap().0);
+        let entry = self.tables[&SegmentId(segment)].clone();
+        self.queue(line(JournalEntryKind::Table, range, segment, (base, 0), entry.len()), entry);
+        self.batch(segment, records, 10);
+    }
+
+    /// The digest of a segment before its first batch.
+    pub(super) fn digest_at_base(&self, segment: u64) -> Digest {
+        let header = self.segments[&SegmentId(segment)].header;
+        Digest::start_from(header.segment, header.base.unwrap(), header.table.unwrap())
+    }
+
+    /// Queues the opening of a segment; gives the entry of its table.
+    fn begin(&mut self, range: u64, segment: u64, base: u64, table: ProducerTable) -> Vec<u8> {
         let mut payload = Vec::new();
         table.encode(&mut payload);
         let header =
             SegmentHeader { range: RangeId(range), table: Some(Digest::of(&payload)), ..header(segment, base) };
         let mut appender = Appender::create(&mut self.pool, &header);
         let placed = appender.append_table(&mut self.pool, &payload);
-        let bytes = appender.entry(placed).to_vec();
+        let entry = appender.entry(placed).to_vec();
         let (mark, seal) = (None, None);
         let written = Written { header, appender, table, entries: Vec::new(), mark, seal, has_file: false };
         self.segments.insert(header.segment, written);
+        self.tables.insert(header.segment, entry.clone());
         let body = header.encode().to_vec();
         self.queue(line(JournalEntryKind::Open, range, segment, (base, 0), body.len()), body);
-        self.queue(line(JournalEntryKind::Table, range, segment, (base, 0), bytes.len()), bytes);
-        self.note(segment);
+        entry
     }
 
     /// Appends a batch of `records` records of producer 5.
@@ -207,9 +236,10 @@ impl Life {
         self.taken.trims.insert(RangeId(range), Offset(start));
     }
 
-    /// Writes what is queued as one group, not synced. Gives its file, position and length.
-    pub(super) fn write_group(&mut self, store: &mut TestStore) -> (DataFile, usize, usize) {
+    /// Writes what is queued as one group, not synced. Gives its file, and where its body begins.
+    pub(super) fn write_group(&mut self, store: &mut TestStore) -> (DataFile, usize) {
         let length = self.group.length();
+        let layout = GroupLayout::of(self.group.directory().len(), 0);
         let slot = self.ring.slot(length as u64).expect("room in the ring");
         let mut buffer = AlignedBuffer::zeroed(length);
         let mut bodies = self.bodies.iter().filter(|body| !body.is_empty());
@@ -222,11 +252,11 @@ impl Life {
         let (file, position) = self.ring.geometry().locate(slot.position);
         let file = DataFile::Journal { shard: self.shard, file };
         store.write(file, position, &buffer).unwrap();
-        (file, position as usize, length)
+        (file, usize::try_from(position).unwrap() + layout.body)
     }
 
     /// Writes and syncs what is queued as one group.
-    pub(super) fn group(&mut self, store: &mut TestStore) -> (DataFile, usize, usize) {
+    pub(super) fn group(&mut self, store: &mut TestStore) -> (DataFile, usize) {
         let at = self.write_group(store);
         store.sync(at.0).unwrap();
         self.durable = self.taken.clone();
@@ -287,11 +317,6 @@ impl Life {
         store.sync(delta.file).unwrap();
         store.sync_folder(Folder::Catalog).unwrap();
         self.ring.release(self.ring.next());
-    }
-
-    /// The footer of a segment, without a checkpoint: for its place only.
-    pub(super) fn end_of(&self, segment: u64) -> Placed {
-        Placed { position: self.segments[&SegmentId(segment)].appender.position(), length: 0 }
     }
 }
 

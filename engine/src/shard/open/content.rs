@@ -67,6 +67,7 @@ impl Content {
 
     fn fold(&mut self, line: &DirectoryEntry, body: &[u8]) -> Result<(), EntryFault> {
         let segment = line.segment();
+        let out_of_order = || EntryFault::Order { at: line.first() };
         match line.kind() {
             JournalEntryKind::Promise => self.promise(line.range(), line.epoch()),
             JournalEntryKind::Trim => self.trim(line.range(), line.first()),
@@ -78,11 +79,11 @@ impl Content {
                 }
             }
             JournalEntryKind::Table => {
-                let tail = self.tail(segment)?.ok_or(EntryFault::Order { at: line.first() })?;
+                let tail = self.tail(segment)?.ok_or_else(out_of_order)?;
                 tail.producers = ProducerTable::decode(tail.rebuild.table(body)?)?;
             }
             JournalEntryKind::Batch => {
-                let tail = self.tail(segment)?.ok_or(EntryFault::Order { at: line.first() })?;
+                let tail = self.tail(segment)?.ok_or_else(out_of_order)?;
                 let batch = tail.rebuild.batch(body)?;
                 let stamp = Stamp {
                     producer: batch.batch().producer(),
@@ -95,7 +96,7 @@ impl Content {
                 tail.producers.record(&stamp, batch.end(), seen_ms);
             }
             JournalEntryKind::RollMark => {
-                let tail = self.tail(segment)?.ok_or(EntryFault::Order { at: line.first() })?;
+                let tail = self.tail(segment)?.ok_or_else(out_of_order)?;
                 tail.rebuild.roll_mark(body)?;
             }
             JournalEntryKind::Seal => self.fold_seal(segment, body)?,

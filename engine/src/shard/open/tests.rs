@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::bench::{Disk, Life, config, fresh, lives, read_disk, start, try_start};
 use super::*;
+use crate::format::checksum::{checksum, seed_of};
 use crate::format::segment::{Hole, HoleCause};
 use crate::replica::ProducerTable;
 use crate::segment::test_store::{Dice, TestStore};
@@ -48,8 +49,8 @@ fn hole(from: u64, to: u64) -> Hole {
 }
 
 /// Breaks the body of the group that lies there, but neither its front nor its repetition.
-fn break_body(store: &mut TestStore, (file, position, length): (DataFile, usize, usize)) {
-    store.rot(file, position + length / 2, |bytes| bytes[0] ^= 1);
+fn break_body(store: &mut TestStore, (file, body): (DataFile, usize)) {
+    store.rot(file, body, |bytes| bytes[0] ^= 1);
 }
 
 #[test]
@@ -225,10 +226,32 @@ fn an_uncertain_roll_counts_for_the_segment_that_rolled_and_for_its_successor() 
 #[test]
 fn a_segment_whose_table_did_not_get_durable_holds_nothing() {
     let mut store = TestStore::default();
-    let life = new_life(&mut store);
-    drop(life);
+    let mut life = new_life(&mut store);
+    life.open_only(1, 1, 0);
+    life.group(&mut store);
     let recovered = start(&mut store, 1, 101);
     assert_eq!(read_disk(&mut store, &recovered), Disk::default());
+}
+
+#[test]
+fn a_segment_whose_table_is_uncertain_is_kept_with_what_may_be_in_it() {
+    let mut store = TestStore::default();
+    let mut life = new_life(&mut store);
+    life.open(1, 1, 20, ProducerTable::default());
+    life.group(&mut store);
+    life.open_only(2, 2, 30);
+    life.group(&mut store);
+    life.table_and_batch(2, 4);
+    let at = life.group(&mut store);
+    break_body(&mut store, at);
+    for generation in [101, 102] {
+        let recovered = start(&mut store, 1, generation);
+        let catalog = &recovered.shards[0].catalog;
+        let record = catalog.segment(SegmentId(2)).unwrap();
+        assert_eq!((record.base(), record.checkpoint.end), (Offset(30), Offset(30)));
+        assert_eq!(record.checkpoint.digest, life.digest_at_base(2));
+        assert_eq!(catalog.uncertain(SegmentId(2)), [hole(30, 34)]);
+    }
 }
 
 #[test]
@@ -263,7 +286,7 @@ fn a_block_that_cannot_be_read_is_not_the_end() {
     let mut store = TestStore::default();
     let mut life = busy(&mut store);
     life.batch(4, 1, 900);
-    let (file, position, _) = life.group(&mut store);
+    let (file, position) = life.group(&mut store);
     store.make_unreadable(file, (position / BLOCK) as u64);
     let image = store.image();
     assert!(try_start(&mut store, 1, 101).is_err());
@@ -283,17 +306,23 @@ fn a_journal_without_its_first_group_is_damaged_and_not_empty() {
 
 #[test]
 fn what_is_newer_is_refused_and_nothing_is_changed() {
-    let newer: [(DataFile, usize, &[u8]); 3] = [
-        (DataFile::Superblock { copy: 1 }, 8, &[9]),
-        (DataFile::CatalogSnapshot { shard: ShardId(0), sequence: 1 }, 8, &[9]),
-        (DataFile::Journal { shard: ShardId(0), file: 0 }, 4, &[9]),
+    let journal = DataFile::Journal { shard: ShardId(0), file: 0 };
+    // The file, where its version lies, which bytes its checksum covers, and from what seed.
+    let newer = [
+        (DataFile::Superblock { copy: 1 }, 8, BLOCK - 4, 0),
+        (DataFile::CatalogSnapshot { shard: ShardId(0), sequence: 1 }, 8, 60, 0),
+        (journal, 4, 60, seed_of(100, 0)),
     ];
-    for (file, position, bytes) in newer {
+    for (file, version_at, covered, seed) in newer {
         let mut store = TestStore::default();
         new_life(&mut store);
-        store.rot(file, position, |at| at[..bytes.len()].copy_from_slice(bytes));
+        store.rot(file, 0, |bytes| {
+            bytes[version_at] = 9;
+            let sum = checksum(seed, &bytes[..covered]).to_le_bytes();
+            bytes[covered..covered + 4].copy_from_slice(&sum);
+        });
         let image = store.image();
-        let error = try_start(&mut store, 1, 101).unwrap_err();
+        let error = try_start(&mut store, 1, 101).expect_err(&file.to_string());
         assert!(error.is_newer(), "{file}: {error}");
         assert_eq!(store.image(), image);
     }
@@ -402,7 +431,7 @@ impl Open {
                     life.roll(segment, self.next);
                 }
             }
-            Step::Promise { range } => life.promise(*range, self.next),
+            Step::Promise { range } => life.promise(*range, self.next + 1),
             Step::Checkpoint => {
                 life.group(store);
                 life.checkpoint(store);
@@ -430,9 +459,9 @@ proptest! {
         let mut open = Open::default();
         for step in &steps {
             open.step(step, &mut life, &mut store);
-            // Groups stay small against the ring of 32 blocks, and never fill it.
+            // Groups stay small against the ring of 128 blocks, and never fill it.
             life.group(&mut store);
-            if life.ring.free_bytes() < 20 * BLOCK as u64 {
+            if life.ring.free_bytes() < 80 * BLOCK as u64 {
                 life.checkpoint(&mut store);
             }
         }
