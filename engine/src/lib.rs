@@ -10,8 +10,8 @@ pub mod format;
 #[cfg(feature = "glommio")]
 pub mod io;
 pub mod journal;
-pub mod recovery;
 pub mod metadata;
+pub mod recovery;
 pub mod replica;
 pub mod segment;
 pub mod shard;

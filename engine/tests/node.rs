@@ -122,8 +122,7 @@ impl Driver {
         for route in self.routes().await {
             let mut offset = Offset(0);
             loop {
-                let request =
-                    ShardRequest::Fetch { range: route.range, offset, bytes_max: 100_000, wait_ms: 200 };
+                let request = ShardRequest::Fetch { range: route.range, offset, bytes_max: 100_000, wait_ms: 200 };
                 match self.ask(Request::Shard(request)).await {
                     Response::Fetched(fetched) if fetched.next == offset => break,
                     Response::Fetched(fetched) => {

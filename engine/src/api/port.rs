@@ -243,7 +243,8 @@ pub trait Store {
 
 /// The engine as a connection sees it: what `net`'s tasks on a shard's executor call.
 pub trait ShardService {
-    /// Takes one request. The answer comes through `Replies`, possibly before this returns.
+    /// Takes one request that is wanted within `deadline_ms` (0: whenever). The answer comes through `Replies`, possibly before
+    /// this returns.
     fn request(&self, to: ReplyTo, deadline_ms: u32, request: Request<'_>);
 
     /// Lets go what was gathered since the last call: call it when a received buffer has been taken to its end.

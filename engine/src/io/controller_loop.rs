@@ -58,8 +58,7 @@ impl ControllerLoop {
             for command in std::mem::take(&mut self.commands) {
                 match command {
                     Command::WriteGroup { file, position, buffer, length } => {
-                        let group =
-                            GroupWrite { file: usize::from(file), position, length, durable: true, buffer };
+                        let group = GroupWrite { file: usize::from(file), position, length, durable: true, buffer };
                         self.journal.start(group).expect("the metadata journal's ring takes submissions");
                     }
                     Command::File { token, operation } => self.files.start(token, operation),

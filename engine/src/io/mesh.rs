@@ -36,13 +36,26 @@ pub(super) enum Message {
     /// The first on every channel: who sends on it.
     From(ShardId),
     /// A request for a range there.
-    Request { to: ReplyTo, deadline_ns: u64, request: OwnedRequest },
+    Request {
+        to: ReplyTo,
+        deadline_ns: u64,
+        request: OwnedRequest,
+    },
     /// A request for the controller.
-    Control { to: ReplyTo, deadline_ns: u64, request: ControlRequest },
+    Control {
+        to: ReplyTo,
+        deadline_ns: u64,
+        request: ControlRequest,
+    },
     /// An answer to a connection there.
-    Reply { to: ReplyTo, response: Response },
+    Reply {
+        to: ReplyTo,
+        response: Response,
+    },
     /// A connection of the sender is gone.
-    Disconnected { to: ReplyTo },
+    Disconnected {
+        to: ReplyTo,
+    },
     ToController(ToController),
     ToReplica(ToReplica),
 }
@@ -50,7 +63,11 @@ pub(super) enum Message {
 /// A request that has left its receive buffer.
 #[derive(Debug)]
 pub(super) enum OwnedRequest {
-    Produce { range: RangeId, epoch: Epoch, batch: Vec<u8> },
+    Produce {
+        range: RangeId,
+        epoch: Epoch,
+        batch: Vec<u8>,
+    },
     /// One that borrows nothing.
     Other(ShardRequest<'static>),
 }
@@ -69,9 +86,7 @@ impl OwnedRequest {
 
     pub(super) fn borrow(&self) -> ShardRequest<'_> {
         match self {
-            Self::Produce { range, epoch, batch } => {
-                ShardRequest::Produce { range: *range, epoch: *epoch, batch }
-            }
+            Self::Produce { range, epoch, batch } => ShardRequest::Produce { range: *range, epoch: *epoch, batch },
             Self::Other(request) => *request,
         }
     }

@@ -325,11 +325,7 @@ fn choose_cpus(config: &NodeConfig) -> Result<Vec<usize>, StartError> {
 
 /// Random identities for a directory that may be new, and for this life.
 fn fresh() -> Fresh {
-    Fresh {
-        cluster: ClusterId(random_u128()),
-        disk: DiskId(random_u128()),
-        generation: Generation(random_u64()),
-    }
+    Fresh { cluster: ClusterId(random_u128()), disk: DiskId(random_u128()), generation: Generation(random_u64()) }
 }
 
 fn random_u64() -> u64 {

@@ -338,7 +338,10 @@ impl ShardService for ShardLoop {
             return self.refuse(to, Refusal::Stopping);
         }
         let now = clock::now();
-        let deadline_ns = now.monotonic_ns.saturating_add(u64::from(deadline_ms) * 1_000_000);
+        let deadline_ns = match deadline_ms {
+            0 => u64::MAX,
+            ms => now.monotonic_ns.saturating_add(u64::from(ms) * 1_000_000),
+        };
         match request {
             Request::Shard(request) => self.shard_request(now, to, deadline_ns, request),
             Request::Control(request) if self.id == ShardId(0) => {
