@@ -179,6 +179,8 @@ impl Shard {
         piece.holes.clone_from(&sealed.holes);
         piece.found = None;
         let tail = piece.tail;
+        // What an earlier life may have begun below this end is dropped: its offsets lie in a hole of this segment.
+        range.chain.retain(|later| later.segment <= sealed.segment || later.base >= sealed.end);
         self.counters.segments_closed += 1;
         let holes: Vec<Hole> = sealed.holes.iter().map(hole_of).collect();
         let mut note = Vec::new();

@@ -156,8 +156,8 @@ impl Catalog {
     /// Takes a segment as it is at the checkpoint. A committed seal ends its uncertainty.
     pub fn put_segment(&mut self, record: SegmentRecord) {
         let segment = record.segment();
-        if record.seal().is_some() && self.uncertain.remove(&segment).is_some() {
-            self.dirty.uncertain.insert(segment);
+        if record.seal().is_some() {
+            self.clear_uncertain(segment);
         }
         self.dirty.segments.insert(segment);
         self.segments.insert(segment, record);
@@ -167,9 +167,7 @@ impl Catalog {
     pub fn remove_segment(&mut self, segment: SegmentId) -> Option<SegmentRecord> {
         let removed = self.segments.remove(&segment)?;
         self.dirty.segments.insert(segment);
-        if self.uncertain.remove(&segment).is_some() {
-            self.dirty.uncertain.insert(segment);
-        }
+        self.clear_uncertain(segment);
         Some(removed)
     }
 
@@ -186,6 +184,13 @@ impl Catalog {
     pub fn set_uncertain(&mut self, range: RangeId, segment: SegmentId, spans: Vec<Hole>) {
         self.uncertain.insert(segment, (range, spans));
         self.dirty.uncertain.insert(segment);
+    }
+
+    /// A committed seal covers what was uncertain of a segment.
+    pub fn clear_uncertain(&mut self, segment: SegmentId) {
+        if self.uncertain.remove(&segment).is_some() {
+            self.dirty.uncertain.insert(segment);
+        }
     }
 
     /// Below `start`, the range is deleted. A trimmed start never falls.

@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::port::{Folder, Store, StoreError};
 use crate::format::batch::Stamp;
+use crate::format::checksum::Digest;
 use crate::format::journal::{DirectoryEntry, JournalEntryKind};
-use crate::format::segment::table::encode_table;
 use crate::format::segment::{Hole, HoleCause, SegmentHeader};
-use crate::replica::ProducerTable;
+use crate::replica::{PRODUCER_EXPIRY_MS, ProducerTable};
 use crate::segment::catalog::{Catalog, SegmentRecord};
 use crate::segment::recover::{EntryFault, Rebuild};
 use crate::shard::open::RecoverError;
@@ -179,12 +179,35 @@ impl Content {
                 self.tails.remove(&segment);
                 continue;
             }
+            let producers = self.inherited(&self.tails[&segment].rebuild.record().header);
             let tail = self.tails.get_mut(&segment).expect("it was listed");
             tail.rebuild.start_without_table();
-            let mut doubtful = Vec::new();
-            encode_table(&mut doubtful, true, std::iter::empty());
-            tail.producers = ProducerTable::decode(&doubtful).expect("an empty table");
+            tail.producers = producers;
         }
+    }
+
+    /// The table that a segment began with, made again from the segment before it. Where that does not give the one that was named, each
+    /// producer in it is doubtful.
+    fn inherited(&self, header: &SegmentHeader) -> ProducerTable {
+        let [before, _] = header.predecessors;
+        let tail = before.and_then(|segment| self.tails.get(&segment));
+        let record = before.and_then(|segment| self.segments.get(&segment));
+        let mut producers = match (tail, record.and_then(SegmentRecord::tail)) {
+            (Some(tail), _) => tail.producers.clone(),
+            (None, Some(tail)) => ProducerTable::decode(&tail.table).unwrap_or_default(),
+            (None, None) => ProducerTable::default(),
+        };
+        let seal = tail.map(|tail| tail.rebuild.record()).or(record).and_then(SegmentRecord::seal);
+        if seal.is_some_and(|(_, holes)| !holes.is_empty()) {
+            producers.doubt();
+        }
+        producers.expire(header.retention_clock, PRODUCER_EXPIRY_MS);
+        let mut payload = Vec::new();
+        producers.encode(&mut payload);
+        if header.table != Some(Digest::of(&payload)) {
+            producers.doubt();
+        }
+        producers
     }
 
     /// Writes what the journals hold into the segments' files; durable when this returns.

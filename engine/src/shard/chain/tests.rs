@@ -1,0 +1,159 @@
+use super::super::command::Command;
+use super::super::event::Event;
+use super::super::open::RecoveredShard;
+use super::*;
+use crate::api::config::EngineConfig;
+use crate::api::request::{ReplyTo, ShardRequest};
+use crate::api::response::{Fetched, Gap, Response};
+use crate::format::segment::RollMark;
+use crate::journal::{Geometry, Ring};
+use crate::replica::message::{SealAnswer, SegmentOpen, ToController, ToReplica};
+use crate::segment::appender::Cut;
+use crate::segment::catalog::{Catalog, ChainId, Tail};
+use crate::segment::samples::{empty_table, header};
+use crate::segment::tally::Tally;
+use crate::types::{Epoch, Generation, KeySpan, NodeId, Now, ProcessLife, RangeId, ShardId, TopicId};
+
+const RANGE: RangeId = RangeId(7);
+
+/// A segment of an earlier life with records from `base` to `end`.
+fn record(segment: u64, base: u64, end: u64, mark: Option<RollMark>) -> SegmentRecord {
+    let tail = Tail { index: Vec::new(), table: empty_table() };
+    let state = mark.map_or(SegmentState::Open(tail.clone()), |mark| SegmentState::Rolled { mark, tail });
+    let checkpoint = Cut { position: 8192, end: Offset(end), digest: Digest(segment.into()), tally: Tally::default() };
+    SegmentRecord { header: header(segment, base), extents: Vec::new(), checkpoint, state }
+}
+
+fn hole(from: u64, to: u64) -> Hole {
+    Hole { from: Offset(from), to: Offset(to), records_at_most: to - from, cause: HoleCause::Interrupted }
+}
+
+fn open(segment: u64, base: Option<u64>) -> SegmentOpen {
+    SegmentOpen {
+        segment: SegmentId(segment),
+        base: base.map(Offset),
+        epoch: Epoch(1),
+        seed: segment,
+        predecessor: None,
+        primary: NodeId(1),
+        life: ProcessLife(1),
+        replicas: 1,
+        quorum: 1,
+        batch_bytes_max: 64 << 10,
+        retention_ms: 0,
+    }
+}
+
+fn sealed(segment: u64, base: u64, end: u64, holes: Vec<Span>) -> SealedSegment {
+    let (base, end) = (Offset(base), Offset(end));
+    SealedSegment { segment: SegmentId(segment), base, end, digest: Digest(9), holes, epoch: Epoch(5) }
+}
+
+fn view(end: u64, sealed: Vec<SealedSegment>, open: Vec<SegmentOpen>) -> RangeView {
+    RangeView {
+        topic: TopicId(3),
+        range: RANGE,
+        span: KeySpan::ALL,
+        epoch: Epoch(1),
+        trimmed: Offset(0),
+        end: Offset(end),
+        sealed,
+        open,
+        successors: None,
+    }
+}
+
+/// A shard whose disk holds what `fill` puts into the catalog, and that has been told `view`.
+fn adopted(fill: impl FnOnce(&mut Catalog), view: RangeView) -> Shard {
+    let config = EngineConfig::default();
+    let generation = Generation(7);
+    let mut catalog = Catalog::new(ChainId { shard: ShardId(0), shards: 1, generation }, 1);
+    fill(&mut catalog);
+    catalog.snapshot();
+    let ring = Ring::new(Geometry::new(config.journal_files, config.journal_file_bytes));
+    let mut shard = Shard::open(RecoveredShard { shard: ShardId(0), generation, ring, catalog }, &config);
+    give(&mut shard, Event::Message(ToReplica::Adopt(view)));
+    shard
+}
+
+/// Gives an event, and makes every group durable that comes of it.
+fn give(shard: &mut Shard, event: Event<'_>) -> Vec<Command> {
+    let mut commands = Vec::new();
+    shard.step(Now::default(), event, &mut commands);
+    let mut at = 0;
+    while at < commands.len() {
+        if matches!(commands[at], Command::WriteGroup { .. }) {
+            let Command::WriteGroup { buffer, .. } = commands.remove(at) else { unreachable!("it was looked at") };
+            shard.step(Now::default(), Event::GroupWritten { buffer, outcome: Ok(()) }, &mut commands);
+        } else {
+            at += 1;
+        }
+    }
+    commands
+}
+
+fn seal(shard: &mut Shard, segment: u64) -> SealAnswer {
+    let message = ToReplica::Seal { range: RANGE, segment: SegmentId(segment), epoch: Epoch(5) };
+    for command in give(shard, Event::Message(message)) {
+        if let Command::Tell(ToController::Promised { answer, .. }) = command {
+            return answer;
+        }
+    }
+    panic!("no promise was answered");
+}
+
+fn fetch(shard: &mut Shard, offset: u64) -> Fetched {
+    let to = ReplyTo { shard: ShardId(0), connection: 1, correlation: 1 };
+    let request = ShardRequest::Fetch { range: RANGE, offset: Offset(offset), bytes_max: 1 << 16, wait_ms: 0 };
+    match give(shard, Event::Request { to, deadline_ns: u64::MAX, request }).pop() {
+        Some(Command::Reply { response: Response::Fetched(fetched), .. }) => fetched,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn gap(from: u64, to: u64) -> Gap {
+    Gap { from: Offset(from), to: Offset(to), records_at_most: to - from, cause: GapCause::Interrupted }
+}
+
+#[test]
+fn a_segment_whose_opening_is_uncertain_is_sealed_above_what_it_may_have_held() {
+    let mark = RollMark { end: Offset(5), digest: Digest(1), successor: SegmentId(2), successor_table: Digest(8) };
+    let fill = |catalog: &mut Catalog| {
+        catalog.put_segment(record(1, 0, 5, Some(mark)));
+        catalog.set_uncertain(RANGE, SegmentId(2), vec![hole(5, 9)]);
+    };
+    let mut shard = adopted(fill, view(5, vec![sealed(1, 0, 5, Vec::new())], vec![open(2, Some(5))]));
+    let answer = seal(&mut shard, 2);
+    let digest = Digest::start_from(SegmentId(2), Offset(5), Digest(8)).hole(Offset(5), Offset(9));
+    let unreadable = vec![span_of(&hole(5, 9))];
+    assert_eq!(answer, SealAnswer { end: Offset(9), digest, unreadable: unreadable.clone(), mark: None });
+
+    let message = ToReplica::Sealed { range: RANGE, sealed: sealed(2, 5, 9, unreadable.clone()) };
+    give(&mut shard, Event::Message(message));
+    let fetched = fetch(&mut shard, 6);
+    assert_eq!((fetched.next, fetched.gaps), (Offset(9), vec![gap(5, 9)]));
+    assert!(shard.catalog.uncertain(SegmentId(2)).is_empty());
+
+    // The next life has no record of it, and is told of the hole.
+    let both = vec![sealed(1, 0, 5, Vec::new()), sealed(2, 5, 9, unreadable)];
+    let mut shard = adopted(|catalog| catalog.put_segment(record(1, 0, 5, Some(mark))), view(9, both, Vec::new()));
+    assert_eq!(fetch(&mut shard, 5).gaps, vec![gap(5, 9)]);
+}
+
+#[test]
+fn a_segment_with_an_uncertain_roll_is_sealed_above_its_successor_which_is_dropped() {
+    let fill = |catalog: &mut Catalog| {
+        catalog.put_segment(record(1, 0, 4, None));
+        catalog.set_uncertain(RANGE, SegmentId(1), vec![hole(4, 8)]);
+        catalog.set_uncertain(RANGE, SegmentId(2), vec![hole(5, 8)]);
+    };
+    let mut shard = adopted(fill, view(0, Vec::new(), vec![open(1, Some(0)), open(2, None)]));
+    let answer = seal(&mut shard, 1);
+    assert_eq!((answer.end, answer.mark), (Offset(8), None));
+    let message = ToReplica::Sealed { range: RANGE, sealed: sealed(1, 0, 8, answer.unreadable) };
+    give(&mut shard, Event::Message(message));
+    for offset in 4..8 {
+        let fetched = fetch(&mut shard, offset);
+        assert_eq!((fetched.next, fetched.gaps), (Offset(8), vec![gap(4, 8)]), "{offset}");
+    }
+}
