@@ -13,7 +13,8 @@
 //!
 //! **Invariants**
 //! - an operation gives exactly one [`Completion`], after its last entry: until then its buffer and file are the ring's.
-//! - a chain is handed to the kernel in one piece: a sync that lost its write would tell a lie.
+//! - a chain is handed to the kernel in one piece: a sync that lost its write would tell a lie. A ring whose chain was cut all
+//!   the same is broken, and keeps what it was lent for ever.
 //! - a short write, a failed one and a cancelled sync are failures, never tried again here.
 
 mod operation;
@@ -171,10 +172,14 @@ pub struct Ring {
     operations: Operations,
     /// Entries that are not yet in the submission queue, chains together.
     waiting: VecDeque<squeue::Entry>,
-    /// Entries in the submission queue or the kernel.
-    entries_out: usize,
-    /// Chains that were put into the submission queue since the kernel last emptied it.
-    unconfirmed: Vec<u32>,
+    /// Completions that entries in the submission queue or the kernel will give.
+    completions_due: usize,
+    /// Whether the kernel can leave out the completions of a chain's inner entries: each would wake the executor for nothing.
+    skips: bool,
+    /// Whether a chain was put into the submission queue since the kernel last emptied it.
+    holds_chain: bool,
+    /// A chain was cut: what its entries will do, and when, is unknown.
+    is_broken: bool,
 }
 
 impl Ring {
@@ -189,8 +194,10 @@ impl Ring {
         Ok(Self {
             operations: Operations::with_capacity(entries as usize),
             waiting: VecDeque::with_capacity(entries as usize),
-            entries_out: 0,
-            unconfirmed: Vec::with_capacity(entries as usize),
+            completions_due: 0,
+            skips: uring.params().is_feature_skip_cqe_on_success(),
+            holds_chain: false,
+            is_broken: false,
             uring,
             bell,
         })
@@ -342,6 +349,9 @@ impl Ring {
     /// # Errors
     /// As [`Ring::submit`].
     pub fn completions(&mut self, take: &mut dyn FnMut(Completion)) -> io::Result<()> {
+        if self.is_broken {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         self.reap(take);
         if !self.waiting.is_empty() || !self.uring.submission().is_empty() {
             self.submit()?;
@@ -380,17 +390,20 @@ impl Ring {
     }
 
     fn push(&mut self, index: u32, piece: usize, entry: squeue::Entry) {
-        self.add(entry.user_data(user_data(index, piece)), index);
+        self.operations.get_mut(index).completions_left += 1;
+        self.waiting.push_back(entry.user_data(user_data(index, piece)));
     }
 
-    /// As `push`, for an entry whose successor must run only after it, and only if it succeeds.
+    /// As `push`, for an entry whose successor must run only after it, and only if it succeeds. Where the kernel can leave out
+    /// its completion, the chain has but one: its last entry's, or that of the first which fails.
     fn push_linked(&mut self, index: u32, piece: usize, entry: squeue::Entry) {
-        self.add(entry.flags(squeue::Flags::IO_LINK).user_data(user_data(index, piece) | LINKED), index);
-    }
-
-    fn add(&mut self, entry: squeue::Entry, index: u32) {
-        self.operations.get_mut(index).entries_left += 1;
-        self.waiting.push_back(entry);
+        let mut flags = squeue::Flags::IO_LINK;
+        if self.skips {
+            flags |= squeue::Flags::SKIP_SUCCESS;
+        } else {
+            self.operations.get_mut(index).completions_left += 1;
+        }
+        self.waiting.push_back(entry.flags(flags).user_data(user_data(index, piece) | LINKED));
     }
 
     /// Moves waiting entries into the submission queue as far as they fit, chains whole.
@@ -399,33 +412,35 @@ impl Ring {
         let mut queue = self.uring.submission();
         while !self.waiting.is_empty() {
             let links = self.waiting.iter().take_while(|entry| entry.get_user_data() & LINKED != 0).count();
-            let room = (queue.capacity() - queue.len()).min(completions - self.entries_out);
+            let room = (queue.capacity() - queue.len()).min(completions - self.completions_due);
             if links + 1 > room {
                 break;
             }
-            if links > 0 {
-                self.unconfirmed.push(index_of(self.waiting[0].get_user_data()));
-            }
+            self.holds_chain |= links > 0;
             for entry in self.waiting.drain(..=links) {
                 // SAFETY: what the entry points to (buffer, paths) and its file are kept by its operation until the entry's
                 // completion has been reaped.
                 unsafe { queue.push(&entry) }.expect("room was counted");
             }
-            self.entries_out += links + 1;
+            self.completions_due += if self.skips { 1 } else { links + 1 };
         }
     }
 
     /// Enters the kernel with what is in the submission queue. Gives the number of entries that it took.
     fn enter(&mut self, want: usize) -> io::Result<usize> {
+        if self.is_broken {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         let queued = self.uring.submission().len();
         match self.uring.submit_and_wait(want) {
-            Ok(taken) if taken >= queued => self.unconfirmed.clear(),
+            Ok(taken) if taken >= queued => self.holds_chain = false,
+            // The kernel ran out of memory between two entries. Where that was inside a chain, the rest would run unlinked, and
+            // its sync tell of bytes that are not written yet.
+            Ok(_) if self.holds_chain => {
+                self.is_broken = true;
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
             Ok(taken) => {
-                // The kernel ran out of memory between two entries. Where that was inside a chain, the rest of it would run
-                // unlinked: none of the chains of this queue can be believed.
-                for index in &self.unconfirmed {
-                    self.operations.get_mut(*index).fail(Failure::Cancelled);
-                }
                 self.bell.ring();
                 return Ok(taken);
             }
@@ -442,11 +457,11 @@ impl Ring {
 
     fn reap(&mut self, take: &mut dyn FnMut(Completion)) {
         for entry in self.uring.completion() {
-            self.entries_out -= 1;
+            self.completions_due -= 1;
             let index = index_of(entry.user_data());
             let operation = self.operations.get_mut(index);
             operation.entry_ended(piece_of(entry.user_data()), entry.result());
-            if operation.entries_left == 0 {
+            if operation.completions_left == 0 {
                 take(self.operations.remove(index).into_completion());
             }
         }
@@ -456,7 +471,7 @@ impl Ring {
 impl Drop for Ring {
     /// Waits for the kernel to let go of the buffers. What was never handed to it is dropped.
     fn drop(&mut self) {
-        while self.entries_out > 0 {
+        while self.completions_due > 0 {
             // Entries in the submission queue are handed over, too: they cannot be taken back.
             if self.enter(1).is_err() {
                 // The kernel may still write into the buffers: better lost than freed.

@@ -29,7 +29,7 @@ pub(super) struct Operation {
     /// Kept only so that the entry's pointers stay good.
     pub(super) paths: [Option<CString>; 2],
     /// Entries whose completion has not been reaped.
-    pub(super) entries_left: u32,
+    pub(super) completions_left: u32,
     /// Bytes from the start on that are surely done: ends at the first short entry.
     intact: usize,
     failure: Option<Failure>,
@@ -45,7 +45,7 @@ impl Operation {
             buffer,
             _file: file,
             paths: [None, None],
-            entries_left: 0,
+            completions_left: 0,
             intact: bytes,
             failure: None,
             opened: None,
@@ -61,7 +61,7 @@ impl Operation {
 
     /// Takes the answer of the entry number `piece`.
     pub(super) fn entry_ended(&mut self, piece: usize, result: i32) {
-        self.entries_left -= 1;
+        self.completions_left -= 1;
         if result < 0 {
             self.fail(if result == -libc::ECANCELED { Failure::Cancelled } else { Failure::Errno(-result) });
             return;
