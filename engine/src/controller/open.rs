@@ -115,12 +115,7 @@ pub fn recover_metadata(
     let listed = list_snapshots(store)?;
     let state = if start.founding {
         found(store, &listed)?;
-        for file in 0..METADATA_FILES {
-            let file = DataFile::MetadataJournal { file };
-            store.create(file, start.file_bytes, Fill::Zeroed)?;
-            store.sync(file)?;
-        }
-        store.sync_folder(Folder::Metadata)?;
+        make_journal(store, start.file_bytes)?;
         State::default()
     } else {
         read_state(store, &listed, start.running)?
@@ -130,6 +125,23 @@ pub fn recover_metadata(
     }
     let geometry = geometry(store)?;
     begin_generation(store, state, start.generation, geometry, &listed)
+}
+
+/// Makes the journal's files, unless an earlier founding has. Those are kept: it may have got to its snapshots, and a crash while they
+/// are replaced would leave snapshots without the journal that a later founding looks for behind them.
+fn make_journal(store: &mut dyn Store, file_bytes: u64) -> Result<(), RecoverMetadataError> {
+    match geometry(store) {
+        Ok(_) => {}
+        Err(RecoverMetadataError::JournalFiles) => {
+            for file in 0..METADATA_FILES {
+                let file = DataFile::MetadataJournal { file };
+                store.create(file, file_bytes, Fill::Zeroed)?;
+                store.sync(file)?;
+            }
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(store.sync_folder(Folder::Metadata)?)
 }
 
 /// Indexes of the snapshots that there are, ascending.
@@ -156,9 +168,9 @@ fn found(store: &mut dyn Store, listed: &[u64]) -> Result<(), RecoverMetadataErr
                 }
             }
             Err(SnapshotError::Newer(newer)) => return Err(newer.into()),
-            // The first that are ever written may be torn: nothing came before them.
-            Err(_) if *index < FIRST_SNAPSHOT + SNAPSHOTS_KEPT as u64 => {}
-            Err(cause) => return Err(RecoverMetadataError::NoneReadable { index: *index, cause }),
+            // Each founding that was cut short may have torn what it wrote, and nothing came before. That no shard has begun its
+            // journal, so that nobody was ever answered here, is judged by who says that this is a founding.
+            Err(_) => {}
         }
     }
     Ok(())

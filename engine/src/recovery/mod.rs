@@ -84,3 +84,6 @@ pub fn recover_node(
         shards: recovered.shards,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,10 @@ const RANGE: RangeId = RangeId(7);
 /// A segment of an earlier life with records from `base` to `end`.
 fn record(segment: u64, base: u64, end: u64, mark: Option<RollMark>) -> SegmentRecord {
     let tail = Tail { index: Vec::new(), table: empty_table() };
-    let state = mark.map_or(SegmentState::Open(tail.clone()), |mark| SegmentState::Rolled { mark, tail });
+    let state = match mark {
+        Some(mark) => SegmentState::Rolled { mark, tail },
+        None => SegmentState::Open(tail),
+    };
     let checkpoint = Cut { position: 8192, end: Offset(end), digest: Digest(segment.into()), tally: Tally::default() };
     SegmentRecord { header: header(segment, base), extents: Vec::new(), checkpoint, state }
 }
