@@ -29,8 +29,23 @@ use crate::shard::shard::Shard;
 use crate::shard::tail::Tail;
 use crate::types::Now;
 
-/// Writes of chunks under way at once: the device is shared with the journal, whose latency counts.
-const WRITES_MAX: usize = 2;
+/// How chunks are written while so many eighths of the ring, or of the memory for unwritten data, are taken: the device is shared with
+/// the journal, whose latency counts, until room counts more.
+const PACES: [Pace; 3] = [
+    Pace { eighths_max: 5, writes_max: 1, interval_ns: 2_000_000 },
+    Pace { eighths_max: 6, writes_max: 2, interval_ns: 500_000 },
+    Pace { eighths_max: 8, writes_max: 8, interval_ns: 0 },
+];
+
+/// How fast chunks are written.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    eighths_max: u64,
+    /// Writes under way at once.
+    writes_max: usize,
+    /// Time between the beginnings of two.
+    interval_ns: u64,
+}
 
 /// Where a checkpoint is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -60,6 +75,8 @@ pub(super) struct Checkpoint {
     failed: bool,
     cuts: BTreeMap<TailSlot, Cut>,
     chunks: VecDeque<(DataFile, UnwrittenChunk)>,
+    /// When the next chunk may be written, on the monotonic clock.
+    next_chunk_ns: u64,
     folders: BTreeSet<Folder>,
     /// Behind the last group before the cut; known when that has been handed out.
     mark: Option<Mark>,
@@ -78,7 +95,7 @@ impl Checkpoint {
 
     /// Whether it asks for nothing now and waits for an answer.
     fn waits(&self) -> bool {
-        !self.under_way.is_empty()
+        !self.under_way.is_empty() || (self.step == Step::Chunks && !self.chunks.is_empty())
     }
 }
 
@@ -94,7 +111,7 @@ impl Shard {
         self.cut_tails();
         self.groups.cut();
         self.checkpoint.mark = self.groups.pass_cut();
-        self.enter(Step::Files, commands);
+        self.enter(now, Step::Files, commands);
         self.advance_checkpoint(now, commands);
     }
 
@@ -161,17 +178,17 @@ impl Shard {
                 Step::Snapshot(_) => Step::Removals,
                 Step::Removals => Step::Idle,
             };
-            self.enter(next, commands);
+            self.enter(now, next, commands);
         }
     }
 
     /// Gives the operations of a step.
-    fn enter(&mut self, step: Step, commands: &mut Commands) {
+    fn enter(&mut self, now: Now, step: Step, commands: &mut Commands) {
         self.checkpoint.step = step;
         match step {
             Step::Idle | Step::Groups => {}
             Step::Files => self.make_files(commands),
-            Step::Chunks => self.write_chunks(commands),
+            Step::Chunks => self.write_chunks(now, commands),
             Step::Syncs => {
                 for slot in self.checkpoint.cuts.keys().copied().collect::<Vec<_>>() {
                     let segment = self.tail(slot).segment;
@@ -230,10 +247,32 @@ impl Shard {
         }
     }
 
-    fn write_chunks(&mut self, commands: &mut Commands) {
-        while self.checkpoint.under_way.len() < WRITES_MAX
+    /// The pace that the room left asks for.
+    fn pace(&self) -> Pace {
+        let ring = &self.groups.ring;
+        let of_ring = (ring.used_bytes() * 8).div_ceil(ring.geometry().bytes());
+        let of_memory = (self.counters.unwritten_bytes * 8).div_ceil(self.config.memory_bytes / 2);
+        let eighths = of_ring.max(of_memory);
+        let [slow, quick, full] = PACES;
+        [slow, quick].into_iter().find(|pace| eighths <= pace.eighths_max).unwrap_or(full)
+    }
+
+    /// When the next chunk is due, if one waits for its time alone.
+    pub(super) fn next_chunk_ns(&self) -> Option<u64> {
+        let Checkpoint { step, under_way, chunks, next_chunk_ns, failed, .. } = &self.checkpoint;
+        let waits = *step == Step::Chunks && !chunks.is_empty() && !failed && under_way.len() < self.pace().writes_max;
+        waits.then_some(*next_chunk_ns)
+    }
+
+    /// Writes the chunks whose time has come.
+    pub(super) fn write_chunks(&mut self, now: Now, commands: &mut Commands) {
+        let pace = self.pace();
+        while self.checkpoint.step == Step::Chunks
+            && self.checkpoint.under_way.len() < pace.writes_max
+            && (pace.interval_ns == 0 || self.checkpoint.next_chunk_ns <= now.monotonic_ns)
             && let Some((file, chunk)) = self.checkpoint.chunks.pop_front()
         {
+            self.checkpoint.next_chunk_ns = now.monotonic_ns + pace.interval_ns;
             let UnwrittenChunk { position, buffer, length } = chunk;
             self.operate(FileOperation::Write { file, position, buffer, length }, commands);
         }
@@ -267,9 +306,7 @@ impl Shard {
             self.stop_taking(now, commands);
             return;
         }
-        if self.checkpoint.step == Step::Chunks {
-            self.write_chunks(commands);
-        }
+        self.write_chunks(now, commands);
         self.advance_checkpoint(now, commands);
     }
 
