@@ -4,5 +4,7 @@
 //! drivers; `server` carries connections on glommio.
 
 pub mod client;
+#[cfg(feature = "glommio")]
+pub mod server;
 pub mod session;
 pub mod wire;

@@ -7,6 +7,9 @@
 //! | `glommio` | a driver on a glommio executor: for the load test and embedded use |
 
 pub mod blocking;
+pub(crate) mod clock;
 pub mod core;
+#[cfg(feature = "glommio")]
+pub mod glommio;
 
 pub use core::{Cursor, CursorEntry, CursorError};

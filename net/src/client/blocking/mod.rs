@@ -15,7 +15,7 @@ mod producer;
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use sealog_engine::types::Now;
 use thiserror::Error;
@@ -23,6 +23,7 @@ use thiserror::Error;
 pub use self::admin::{Admin, RequestError};
 pub use self::consumer::{ConsumeError, Consumer, Ended};
 pub use self::producer::{Done, ProduceError, Producer};
+use super::clock::Clock;
 use super::core::{Client, Failure, LinkId};
 use crate::wire::ReceiveBuffer;
 use crate::wire::frame::FRAME_BYTES_CEILING;
@@ -52,25 +53,6 @@ pub enum OpenError {
     Failed(Failure),
     #[error("the node did not answer in time")]
     TimedOut,
-}
-
-/// Both clocks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    start: Instant,
-}
-
-impl Clock {
-    pub(crate) fn new() -> Self {
-        Self { start: Instant::now() }
-    }
-
-    pub(crate) fn now(self) -> Now {
-        // From 1 on, so that 0 is before everything.
-        let monotonic_ns = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(1);
-        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Now { monotonic_ns, wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX) }
-    }
 }
 
 /// Carries one core's bytes over one connection.

@@ -48,6 +48,9 @@ pub trait Client {
     /// Time has passed.
     fn tick(&mut self, now: Now);
 
+    /// The turn ends: what is to be written goes to the links' outbound bytes.
+    fn turn(&mut self, _now: Now) {}
+
     /// When `tick` or a link is next due, on the monotonic clock.
     fn next_ns(&self) -> Option<u64>;
 }

@@ -117,6 +117,10 @@ impl Client for Producer {
         self.check_time(now);
     }
 
+    fn turn(&mut self, now: Now) {
+        Self::turn(self, now);
+    }
+
     fn next_ns(&self) -> Option<u64> {
         let check = Some(self.next_check_ns).filter(|ns| *ns != u64::MAX);
         [check, self.links.next_ns()].into_iter().flatten().min()

@@ -1,0 +1,108 @@
+//! A shard's listening socket. All shards listen on the same address; the kernel spreads connections over them.
+
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use glommio::net::{TcpListener, TcpStream};
+use sealog_engine::api::port::{Replies, ShardService};
+
+use super::connection::{self, Arrival};
+use super::handover::HandoverPort;
+use super::replies::Connections;
+use super::{ServerSettings, Shared, receive};
+use crate::wire::{Bye, ByeReason};
+
+/// Wait after an accept that failed: out of descriptors, most likely.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
+
+/// One shard's server. Made and used on the shard's executor.
+pub struct Server {
+    shared: Rc<Shared>,
+    listener: TcpListener,
+    address: SocketAddr,
+    stopping: Cell<bool>,
+}
+
+impl Server {
+    /// Listens. Connections are accepted once it [`serve`](Self::serve)s. `handover` is this shard's port, if there are other shards.
+    ///
+    /// # Errors
+    /// The address cannot be had.
+    pub fn bind(settings: ServerSettings, handover: Option<HandoverPort>) -> io::Result<Rc<Self>> {
+        let listener = TcpListener::bind(settings.listen).map_err(io::Error::from)?;
+        let address = listener.local_addr().map_err(io::Error::from)?;
+        let replies = Rc::new(Connections::default());
+        let shared = Rc::new(Shared { settings, replies, buffer: receive::shared_buffer(), handover });
+        Ok(Rc::new(Self { shared, listener, address, stopping: Cell::new(false) }))
+    }
+
+    /// The address that it listens on, with the port that was given.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where the engine's answers go.
+    #[must_use]
+    pub fn replies(&self) -> Rc<dyn Replies> {
+        self.shared.replies.clone()
+    }
+
+    /// Connections that are accepted, greeted or not.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.replies.accepted()
+    }
+
+    /// Accepts connections and serves them with `service`; ends only when it is dropped, or after [`stop`](Self::stop).
+    pub async fn serve(self: Rc<Self>, service: Rc<dyn ShardService>) {
+        if self.shared.handover.is_some() {
+            let (shared, service) = (self.shared.clone(), service.clone());
+            glommio::spawn_local(async move {
+                while let Some(port) = &shared.handover
+                    && let Some(handed) = port.take().await
+                {
+                    let (stream, rest, correlation) = handed.into_stream();
+                    start(&shared, &service, stream, Arrival::Handed { rest, correlation });
+                }
+            })
+            .detach();
+        }
+        while !self.stopping.get() {
+            match self.listener.accept().await {
+                Ok(stream) => start(&self.shared, &service, stream, Arrival::Accepted),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    glommio::timer::sleep(ACCEPT_AGAIN).await;
+                }
+            }
+        }
+    }
+
+    /// Says goodbye to every connection and takes no more.
+    pub fn stop(&self) {
+        self.stopping.set(true);
+        let bye = Bye::new(ByeReason::Stopping, "the node is stopping");
+        for connection in self.shared.replies.all() {
+            connection.dismiss(&bye);
+        }
+    }
+}
+
+fn start(shared: &Rc<Shared>, service: &Rc<dyn ShardService>, stream: TcpStream, arrival: Arrival) {
+    let counted = shared.replies.count(shared.settings.connections_max);
+    let (shared, service) = (shared.clone(), service.clone());
+    glommio::spawn_local(async move {
+        match counted {
+            Some(counted) => {
+                connection::run(&shared, &service, stream, arrival).await;
+                drop(counted);
+            }
+            None => connection::turn_away(&shared, stream).await,
+        }
+    })
+    .detach();
+}
