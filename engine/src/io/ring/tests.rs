@@ -100,76 +100,60 @@ fn more_operations_than_the_ring_has_places_all_complete() {
     assert!(ended.iter().enumerate().all(|(token, c)| c.token == token as u64 && c.outcome.is_ok()));
 }
 
-/// The test with a ring that leaves out the completions of inner entries, and with one on a kernel that cannot.
-fn with_both(test: impl Fn(&mut Bench)) {
-    for skips in [true, false] {
-        let Some(mut bench) = bench() else { return };
-        bench.ring.skips &= skips;
-        test(&mut bench);
-    }
-}
-
 #[test]
 fn a_write_to_a_file_that_cannot_be_written_fails_with_its_errno_and_not_with_the_cancelled_sync() {
-    with_both(|Bench { ring, dir, .. }| {
-        let read_only = OwnedFd::from(std::fs::File::open(dir.path().join("file")).expect("open"));
-        let buffer = Buffer::Owned(patterned(2 * IO_BYTES_MAX, 1));
-        ring.write(0, &read_only.into(), 0, 0..2 * IO_BYTES_MAX, buffer, Durability::LinkedSync);
-        let completion = finish(ring, 1).remove(0);
-        assert_eq!(completion.outcome.expect_err("not writable"), Failure::Errno(libc::EBADF));
-        assert_eq!(completion.buffer.into_owned().len(), 2 * IO_BYTES_MAX, "the buffer comes back");
-        assert_eq!(ring.completions_due, 0, "nothing else comes");
-    });
+    let Some(Bench { mut ring, dir, .. }) = bench() else { return };
+    let read_only = OwnedFd::from(std::fs::File::open(dir.path().join("file")).expect("open"));
+    let buffer = Buffer::Owned(patterned(2 * IO_BYTES_MAX, 1));
+    ring.write(0, &read_only.into(), 0, 0..2 * IO_BYTES_MAX, buffer, Durability::LinkedSync);
+    let completion = finish(&mut ring, 1).remove(0);
+    assert_eq!(completion.outcome.expect_err("not writable"), Failure::Errno(libc::EBADF));
+    assert_eq!(completion.buffer.into_owned().len(), 2 * IO_BYTES_MAX, "the buffer comes back");
+    assert_eq!(ring.completions_due, 0, "nothing else comes");
 }
 
 #[test]
 fn a_short_write_is_a_failure_and_its_sync_does_not_hide_it() {
-    with_both(|Bench { ring, .. }| {
-        // A pipe with room for one block takes a part of a write of two.
-        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).expect("a pipe");
-        rustix::pipe::fcntl_setpipe_size(&writer, BLOCK).expect("a small pipe");
-        let writer = DiskFile::from(writer);
-        ring.write(0, &writer, 0, 0..2 * BLOCK, Buffer::Owned(patterned(2 * BLOCK, 1)), Durability::LinkedSync);
-        let completion = finish(ring, 1).remove(0);
-        assert_eq!(
-            completion.outcome.expect_err("a part only"),
-            Failure::Short { written: BLOCK, expected: 2 * BLOCK }
-        );
-        assert_eq!(ring.completions_due, 0, "nothing else comes");
-        drop(reader);
-    });
+    let Some(Bench { mut ring, .. }) = bench() else { return };
+    // A pipe with room for one block takes a part of a write of two.
+    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).expect("a pipe");
+    rustix::pipe::fcntl_setpipe_size(&writer, BLOCK).expect("a small pipe");
+    let writer = DiskFile::from(writer);
+    ring.write(0, &writer, 0, 0..2 * BLOCK, Buffer::Owned(patterned(2 * BLOCK, 1)), Durability::LinkedSync);
+    let completion = finish(&mut ring, 1).remove(0);
+    assert_eq!(completion.outcome.expect_err("a part only"), Failure::Short { written: BLOCK, expected: 2 * BLOCK });
+    assert_eq!(ring.completions_due, 0, "nothing else comes");
+    drop(reader);
 }
 
 #[test]
 fn a_chain_that_fails_in_its_middle_is_a_failure() {
-    with_both(|Bench { ring, .. }| {
-        // A file that holds the first piece and cannot grow.
-        let flags = rustix::fs::MemfdFlags::ALLOW_SEALING | rustix::fs::MemfdFlags::CLOEXEC;
-        let sealed = rustix::fs::memfd_create("sealed", flags).expect("a file in memory");
-        rustix::fs::ftruncate(&sealed, IO_BYTES_MAX as u64).expect("its length");
-        rustix::fs::fcntl_add_seals(&sealed, rustix::fs::SealFlags::GROW).expect("a seal");
-        let sealed = DiskFile::from(sealed);
-        let bytes = 3 * IO_BYTES_MAX;
-        ring.write(0, &sealed, 0, 0..bytes, Buffer::Owned(patterned(bytes, 1)), Durability::LinkedSync);
-        let completion = finish(ring, 1).remove(0);
-        assert_eq!(completion.outcome.expect_err("one piece only"), Failure::Errno(libc::EPERM));
-        ring.sync(1, &sealed);
-        assert!(finish(ring, 1)[0].outcome.is_ok());
-        assert_eq!(ring.completions_due, 0, "nothing else has come");
-    });
+    let Some(Bench { mut ring, .. }) = bench() else { return };
+    // A file that holds the first piece and cannot grow.
+    let flags = rustix::fs::MemfdFlags::ALLOW_SEALING | rustix::fs::MemfdFlags::CLOEXEC;
+    let sealed = rustix::fs::memfd_create("sealed", flags).expect("a file in memory");
+    rustix::fs::ftruncate(&sealed, IO_BYTES_MAX as u64).expect("its length");
+    rustix::fs::fcntl_add_seals(&sealed, rustix::fs::SealFlags::GROW).expect("a seal");
+    let sealed = DiskFile::from(sealed);
+    let bytes = 3 * IO_BYTES_MAX;
+    ring.write(0, &sealed, 0, 0..bytes, Buffer::Owned(patterned(bytes, 1)), Durability::LinkedSync);
+    let completion = finish(&mut ring, 1).remove(0);
+    assert_eq!(completion.outcome.expect_err("one piece only"), Failure::Errno(libc::EPERM));
+    ring.sync(1, &sealed);
+    assert!(finish(&mut ring, 1)[0].outcome.is_ok());
+    assert_eq!(ring.completions_due, 0, "nothing else has come");
 }
 
 #[test]
 fn chains_of_many_pieces_complete_once_each() {
-    with_both(|Bench { ring, file, .. }| {
-        for token in 0..60 {
-            let bytes = 2 * IO_BYTES_MAX + BLOCK;
-            let buffer = Buffer::Owned(patterned(bytes, 1));
-            ring.write(token, file, token % 4 * bytes as u64, 0..bytes, buffer, Durability::LinkedSync);
-        }
-        assert!(finish(ring, 60).iter().all(|completion| completion.outcome.is_ok()));
-        assert_eq!(ring.completions_due, 0, "nothing else comes");
-    });
+    let Some(Bench { mut ring, file, .. }) = bench() else { return };
+    for token in 0..60 {
+        let bytes = 2 * IO_BYTES_MAX + BLOCK;
+        let buffer = Buffer::Owned(patterned(bytes, 1));
+        ring.write(token, &file, token % 4 * bytes as u64, 0..bytes, buffer, Durability::LinkedSync);
+    }
+    assert!(finish(&mut ring, 60).iter().all(|completion| completion.outcome.is_ok()));
+    assert_eq!(ring.completions_due, 0, "nothing else comes");
 }
 
 #[test]
