@@ -25,7 +25,7 @@ use crate::types::{
 };
 
 /// Compares with the file; gives its bytes.
-fn golden(name: &str, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn golden(name: &str, bytes: &[u8]) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name).with_extension("hex");
     let mut text = String::new();
     for line in bytes.chunks(32) {

@@ -7,7 +7,7 @@ pub mod batch;
 pub mod checksum;
 pub mod entry;
 #[cfg(test)]
-mod golden;
+pub(crate) mod golden;
 pub mod index;
 pub mod journal;
 pub mod record;

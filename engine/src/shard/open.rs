@@ -194,8 +194,7 @@ pub fn examine(store: &mut dyn Store, fresh: Fresh) -> Result<Examined, RecoverE
         })?;
         let catalog = loaded.ok_or(RecoverError::CatalogMissing { shard, generation })?.catalog;
         let live = catalog.live();
-        content.take_catalog(&catalog);
-        drop(catalog);
+        content.take_catalog(catalog);
         if found.phase == Phase::Running {
             let first = Mark { sequence: live.sequence, position: Position(live.position), previous: live.previous };
             rings::replay_journal(store, &journals, shard, generation, first, &mut content)?;

@@ -118,6 +118,11 @@ impl Catalog {
         self.segments.values()
     }
 
+    /// All segments, by id; the catalog is done with.
+    pub fn into_segments(self) -> impl Iterator<Item = SegmentRecord> {
+        self.segments.into_values()
+    }
+
     /// One segment.
     #[must_use]
     pub fn segment(&self, segment: SegmentId) -> Option<&SegmentRecord> {

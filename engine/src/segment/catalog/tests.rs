@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::api::port::{Fill, Folder, Store};
 use crate::format::checksum::{Digest, checksum};
+use crate::format::golden::golden;
 use crate::format::index::IndexEntry;
 use crate::format::segment::{HoleCause, RollMark, Seal};
 use crate::segment::appender::{Cut, Placed};
@@ -43,6 +44,12 @@ fn states() -> Vec<SegmentState> {
         sealed(Contents::Catalog(tail(1))),
         sealed(Contents::Footer(Placed { position: 8192, length: 4096 })),
     ]
+}
+
+fn aligned(bytes: &[u8]) -> AlignedBuffer {
+    let mut buffer = AlignedBuffer::zeroed(bytes.len());
+    buffer[..bytes.len()].copy_from_slice(bytes);
+    buffer
 }
 
 fn write(store: &mut TestStore, file: &CatalogFile) {
@@ -119,6 +126,27 @@ fn all_that_it_knows_reads_back_from_snapshots_and_deltas() {
     assert_same(&reload(&mut store).unwrap(), &catalog);
     assert_eq!(catalog.promises()[&RangeId(4)], Epoch(3));
     assert!(catalog.segment(SegmentId(4)).is_none());
+}
+
+#[test]
+fn the_bytes_of_a_catalog_never_change() {
+    let mut catalog = Catalog::new(ID, 7);
+    for (segment, state) in (1..).zip(states()) {
+        catalog.put_segment(record(segment, state));
+    }
+    catalog.promise(RangeId(4), Epoch(3));
+    catalog.trim(RangeId(4), Offset(11));
+    catalog.set_uncertain(RangeId(7), SegmentId(1), vec![hole(20, 25), hole(30, 31)]);
+    let snapshot = catalog.snapshot();
+    catalog.remove_segment(SegmentId(1));
+    catalog.set_live(LiveMark { sequence: 8, position: 9, previous: 10 });
+    let delta = catalog.delta();
+    let mut store = TestStore::default();
+    for (name, file) in [("catalog-snapshot", &snapshot), ("catalog-delta", &delta)] {
+        let kept = aligned(&golden(name, &file.buffer));
+        write(&mut store, &CatalogFile { file: file.file, buffer: Arc::new(kept) });
+    }
+    assert_same(&reload(&mut store).unwrap(), &catalog);
 }
 
 #[test]

@@ -40,13 +40,13 @@ struct Tail {
 
 impl Content {
     /// Adds what a shard's catalog holds.
-    pub(super) fn take_catalog(&mut self, catalog: &Catalog) {
-        self.segments.extend(catalog.segments().map(|record| (record.segment(), record.clone())));
+    pub(super) fn take_catalog(&mut self, catalog: Catalog) {
         catalog.promises().iter().for_each(|(range, epoch)| self.promise(*range, *epoch));
         catalog.trims().iter().for_each(|(range, start)| self.trim(*range, *start));
         for (segment, range, spans) in catalog.all_uncertain() {
             self.uncertain.insert(segment, (range, spans.to_vec()));
         }
+        self.segments.extend(catalog.into_segments().map(|record| (record.segment(), record)));
     }
 
     fn promise(&mut self, range: RangeId, epoch: Epoch) {
