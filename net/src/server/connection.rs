@@ -176,9 +176,13 @@ impl Connection {
                 }
             }
         }
+        // A stream of long answers keeps its memory; a short one gives back what a long one before it needed.
+        let short = outbound.bytes.len() < outbound.bytes.capacity() / 4;
         outbound.sent = 0;
         outbound.bytes.clear();
-        outbound.bytes.shrink_to(OUTBOUND_KEPT);
+        if short {
+            outbound.bytes.shrink_to(OUTBOUND_KEPT);
+        }
         drop(outbound);
         self.resume();
         Poll::Ready(())

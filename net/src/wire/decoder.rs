@@ -14,6 +14,9 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::frame::{Frame, FrameHeader, HEADER_BYTES, VERSION};
 
+/// Reads in a row that need no long buffer after which it is given back.
+const SMALL_READS: u32 = 64;
+
 /// What lies at the beginning of some bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decoded<'a> {
@@ -100,6 +103,8 @@ pub struct ReceiveBuffer {
     limit: u32,
     /// Bytes from `start` that the frame under way has, as far as is known.
     needed: usize,
+    /// Reads in a row that would have fitted the resting size.
+    small_reads: u32,
 }
 
 impl ReceiveBuffer {
@@ -107,7 +112,7 @@ impl ReceiveBuffer {
     #[must_use]
     pub fn new(resting: usize, limit: u32) -> Self {
         let resting = resting.max(HEADER_BYTES);
-        Self { bytes: vec![0; resting], start: 0, end: 0, resting, limit, needed: HEADER_BYTES }
+        Self { bytes: vec![0; resting], start: 0, end: 0, resting, limit, needed: HEADER_BYTES, small_reads: 0 }
     }
 
     /// Changes both bounds: the hello has succeeded.
@@ -128,8 +133,11 @@ impl ReceiveBuffer {
         let wanted = self.needed.min(2 * self.end).max(self.resting).max(self.end + 1);
         if self.bytes.len() < wanted {
             self.bytes.resize(wanted, 0);
-        } else if self.bytes.len() > wanted && self.end <= self.resting {
-            self.bytes.truncate(wanted);
+        }
+        // A stream of long frames keeps its buffer; one that was alone gives it back.
+        self.small_reads = if wanted > self.resting { 0 } else { self.small_reads.saturating_add(1) };
+        if self.small_reads >= SMALL_READS && self.bytes.len() > self.resting && self.end < self.resting {
+            self.bytes.truncate(self.resting);
             self.bytes.shrink_to_fit();
         }
         &mut self.bytes[self.end..]

@@ -81,7 +81,7 @@ fn every_flipped_bit_of_header_and_struct_part_is_seen() {
 }
 
 #[test]
-fn a_long_frame_grows_the_buffer_and_a_short_one_shrinks_it_again() {
+fn a_long_frame_grows_the_buffer_and_short_ones_shrink_it_again() {
     let body = vec![7; 20_000];
     let mut wire = frame_of(1, &[], &body);
     wire.extend(frame_of(2, &[], b"short"));
@@ -98,7 +98,9 @@ fn a_long_frame_grows_the_buffer_and_a_short_one_shrinks_it_again() {
         }
     }
     assert_eq!(seen, [(1, 20_000), (2, 5)]);
-    buffer.space();
+    for _ in 0..SMALL_READS {
+        buffer.space();
+    }
     assert_eq!(buffer.memory(), 4096);
 }
 

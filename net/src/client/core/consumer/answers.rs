@@ -191,12 +191,13 @@ impl Consumer {
         let Some(at) = self.awaiting(correlation) else { return };
         let part = &mut self.parts[at];
         part.state = State::Idle;
-        let nothing = fetched.entries.is_empty() && fetched.gaps.is_empty() && fetched.next <= part.next;
+        let at_end = part.fetch_at().is_some_and(|from| fetched.next <= from);
+        let nothing = fetched.entries.is_empty() && fetched.gaps.is_empty() && at_end;
         if nothing && fetched.successors.is_none() {
             self.fetch(now, at);
             return;
         }
-        part.chunk = Some(Chunk {
+        part.chunks.push_back(Chunk {
             entries: fetched.entries.to_vec(),
             taken: 0,
             gaps: fetched.gaps.clone(),
@@ -204,6 +205,7 @@ impl Consumer {
             successors: fetched.successors.clone(),
         });
         self.arrived.push_back(part.id);
+        self.fetch(now, at);
     }
 
     fn refused(&mut self, now: Now, correlation: u64, refused: Refused) {

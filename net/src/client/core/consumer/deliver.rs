@@ -49,19 +49,20 @@ impl Consumer {
                 continue;
             };
             let part = &mut self.parts[at];
-            let Some(mut chunk) = part.chunk.take() else {
+            let Some(mut chunk) = part.chunks.pop_front() else {
                 self.arrived.pop_front();
                 continue;
             };
             match part.take_chunk(&mut chunk, sink) {
                 Progress::Break => {
-                    part.chunk = Some(chunk);
+                    part.chunks.push_front(chunk);
                     return Flow::Break(());
                 }
                 Progress::Whole => self.taken(now, at, &chunk),
                 Progress::Stop => {
                     part.next = part.next.max(part.stop.unwrap_or_default());
                     part.state = State::Done;
+                    part.chunks.clear();
                 }
                 Progress::Damaged => self.damaged(now, at),
             }
@@ -90,7 +91,10 @@ impl Consumer {
     fn damaged(&mut self, now: Now, at: usize) {
         let part = &mut self.parts[at];
         part.strikes += 1;
+        // What lies behind it came by itself, but is delivered in order only.
+        part.chunks.clear();
         if part.strikes < DAMAGE_STRIKES {
+            part.state = State::Idle;
             self.fetch(now, at);
         } else {
             part.state = State::Failed;

@@ -3,13 +3,13 @@
 //! ```text
 //!   parts, one for each span         | r1 @120 | r2 @7 | r3, at its sealed end |
 //!   fetches, one under way each          |         |
-//!   chunks as they came              [.....]   [...]        deliver: records of the span, gaps, in offset order
+//!   chunks as they came              [..][..]  [...]        deliver: records of the span, gaps, in offset order
 //! ```
 //! A part at the end of a sealed range becomes its successors' parts; where a range was merged, the half that is done waits for the
 //! other, and both become one part at the child's start. So a record is delivered after every record of its key in the ancestors.
 //!
 //! **Invariants**: the parts hold each hash exactly once; a part's `next` is behind all that was delivered of it, so the cursor can be
-//! taken between any two records; a part keeps one chunk and one fetch at most, so memory is bounded.
+//! taken between any two records; a part keeps two chunks at most, and asks for no third, so memory is bounded.
 
 mod answers;
 mod deliver;
@@ -39,6 +39,8 @@ use crate::wire::{client, control};
 const TAG_ROUTES: u64 = 1 << 56;
 const TAG_BOUNDS: u64 = 2 << 56;
 const TAG_MASK: u64 = 0xff << 56;
+/// Chunks that a part keeps: one that is delivered, and the one behind it.
+const CHUNKS_MAX: usize = 2;
 /// Fewest bytes that a fetch asks for.
 const FETCH_BYTES_MIN: u32 = 64 * 1024;
 /// Time beyond a fetch's wait after which a connection that says nothing is given up.
@@ -150,7 +152,7 @@ pub struct Consumer {
     /// Ascending by span, a partition.
     parts: Vec<Part>,
     next_part: u64,
-    /// Parts with a chunk, in the order in which the chunks came.
+    /// Parts with chunks, one for each chunk, in the order in which they came.
     arrived: VecDeque<u64>,
     events: VecDeque<Event>,
     next_check_ns: u64,
@@ -217,13 +219,15 @@ impl Consumer {
     fn fetch(&mut self, now: Now, at: usize) {
         let share = self.settings.fetch_bytes / u32::try_from(self.parts.len()).unwrap_or(u32::MAX).max(1);
         let part = &mut self.parts[at];
-        if part.state != State::Idle || part.chunk.is_some() {
+        if part.state != State::Idle || part.chunks.len() >= CHUNKS_MAX {
             return;
         }
-        if part.stop.is_some_and(|stop| part.next >= stop) {
-            part.state = State::Done;
+        let Some(offset) = part.fetch_at() else {
+            if part.chunks.is_empty() {
+                part.state = State::Done;
+            }
             return;
-        }
+        };
         let link = match self.routing.route(part.range).copied() {
             Some(route) => self.links.for_shard(route.node, route.shard),
             // Of a range that is not active the node itself knows best where it is.
@@ -239,7 +243,7 @@ impl Consumer {
         self.next_check_ns = self.next_check_ns.min(give_up_ns);
         let request = ShardRequest::Fetch {
             range: part.range,
-            offset: part.next,
+            offset,
             bytes_max: share.max(FETCH_BYTES_MIN),
             wait_ms: self.settings.wait_ms,
         };

@@ -1,5 +1,7 @@
 //! Parts of the keyspace and where each is read; how they follow splits and merges.
 
+use std::collections::VecDeque;
+
 use sealog_engine::api::response::{Gap, Route};
 use sealog_engine::types::{KeySpan, Offset, RangeId};
 
@@ -13,7 +15,7 @@ const TRANSMISSION_BITS: u32 = 20;
 /// What a part waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// Nothing: it may fetch, or has a chunk.
+    /// Nothing: it may fetch, unless it has chunks enough.
     Idle,
     /// An answer, at the latest by this time on the monotonic clock.
     Fetching { link: LinkId, give_up_ns: u64 },
@@ -52,13 +54,24 @@ pub(super) struct Part {
     /// Where to stop, exclusive.
     pub(super) stop: Option<Offset>,
     pub(super) state: State,
-    pub(super) chunk: Option<Chunk>,
+    /// Not yet delivered, in order; two at most.
+    pub(super) chunks: VecDeque<Chunk>,
     /// Refusals and bad answers since something last came.
     pub(super) strikes: u32,
     pub(super) transmissions: u64,
 }
 
 impl Part {
+    /// Where the next fetch begins: behind all that has come. `None` if all has come.
+    pub(super) fn fetch_at(&self) -> Option<Offset> {
+        match self.chunks.back() {
+            Some(Chunk { successors: Some(_), .. }) => None,
+            Some(chunk) => Some(chunk.next.max(self.next)),
+            None => Some(self.next),
+        }
+        .filter(|at| self.stop.is_none_or(|stop| *at < stop))
+    }
+
     /// The correlation id of its last fetch.
     pub(super) fn correlation(&self) -> u64 {
         self.id << TRANSMISSION_BITS | self.transmissions & ((1 << TRANSMISSION_BITS) - 1)
@@ -73,7 +86,7 @@ impl Part {
 impl Consumer {
     pub(super) fn new_part(&mut self, span: KeySpan, range: RangeId, next: Offset, stop: Option<Offset>) -> Part {
         let id = self.new_part_id();
-        Part { id, span, range, next, stop, state: State::Idle, chunk: None, strikes: 0, transmissions: 0 }
+        Part { id, span, range, next, stop, state: State::Idle, chunks: VecDeque::new(), strikes: 0, transmissions: 0 }
     }
 
     /// Where reading of a range stops: at the end that it had at the start, if it was active then.
