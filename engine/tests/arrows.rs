@@ -51,7 +51,9 @@ fn code(text: &str) -> String {
 }
 
 fn is_test(path: &str) -> bool {
-    ["/tests.rs", "/tests/", "/samples.rs", "/testing.rs", "/test_store.rs"].iter().any(|part| path.contains(part))
+    ["/tests.rs", "/tests/", "/samples.rs", "/testing.rs", "/test_store.rs", "/golden.rs"]
+        .iter()
+        .any(|part| path.contains(part))
 }
 
 fn sources() -> Vec<(String, String, String)> {
