@@ -266,7 +266,7 @@ pub(super) async fn run(shared: &Rc<Shared>, service: &Rc<dyn ShardService>, str
     shared.replies.remove(connection.id);
     service.disconnected(connection.id);
     if let Some(bye) = bye {
-        tracing::warn!(connection = connection.id, reason = bye.reason, text = %bye.text, "connection ended");
+        tracing::info!(connection = connection.id, reason = bye.reason, text = %bye.text, "connection ended");
         connection.end(&bye);
     }
     linger(&connection).await;

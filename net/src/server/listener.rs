@@ -1,11 +1,14 @@
 //! A shard's listening socket. All shards listen on the same address; the kernel spreads connections over them.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use futures_lite::future::or;
 use glommio::net::{TcpListener, TcpStream};
 use sealog_engine::api::port::{Replies, ShardService};
 
@@ -24,6 +27,8 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     stopping: Cell<bool>,
+    /// Waits for `stopping`.
+    serving: RefCell<Option<Waker>>,
 }
 
 impl Server {
@@ -36,7 +41,7 @@ impl Server {
         let address = listener.local_addr().map_err(io::Error::from)?;
         let replies = Rc::new(Connections::default());
         let shared = Rc::new(Shared { settings, replies, buffer: receive::shared_buffer(), handover });
-        Ok(Rc::new(Self { shared, listener, address, stopping: Cell::new(false) }))
+        Ok(Rc::new(Self { shared, listener, address, stopping: Cell::new(false), serving: RefCell::new(None) }))
     }
 
     /// The address that it listens on, with the port that was given.
@@ -57,7 +62,8 @@ impl Server {
         self.shared.replies.accepted()
     }
 
-    /// Accepts connections and serves them with `service`; ends only when it is dropped, or after [`stop`](Self::stop).
+    /// Accepts connections and serves them with `service`, until [`stop`](Self::stop). The address is given back when the server is
+    /// dropped.
     pub async fn serve(self: Rc<Self>, service: Rc<dyn ShardService>) {
         if self.shared.handover.is_some() {
             let (shared, service) = (self.shared.clone(), service.clone());
@@ -71,10 +77,15 @@ impl Server {
             })
             .detach();
         }
-        while !self.stopping.get() {
-            match self.listener.accept().await {
-                Ok(stream) => start(&self.shared, &service, stream, Arrival::Accepted),
-                Err(error) => {
+        loop {
+            let accepted = or(async { Some(self.listener.accept().await) }, async {
+                self.stopped().await;
+                None
+            });
+            match accepted.await {
+                None => break,
+                Some(Ok(stream)) => start(&self.shared, &service, stream, Arrival::Accepted),
+                Some(Err(error)) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     glommio::timer::sleep(ACCEPT_AGAIN).await;
                 }
@@ -82,9 +93,23 @@ impl Server {
         }
     }
 
+    async fn stopped(&self) {
+        poll_fn(|cx| {
+            if self.stopping.get() {
+                return Poll::Ready(());
+            }
+            *self.serving.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Says goodbye to every connection and takes no more.
     pub fn stop(&self) {
         self.stopping.set(true);
+        if let Some(waker) = self.serving.borrow_mut().take() {
+            waker.wake();
+        }
         let bye = Bye::new(ByeReason::Stopping, "the node is stopping");
         for connection in self.shared.replies.all() {
             connection.dismiss(&bye);

@@ -3,7 +3,7 @@
 //! ```text
 //! shared   | rest of this connection | one read …              |     frames are taken at once, in the same poll
 //! rest     | what is left: the beginning of one frame |              kept by the connection
-//! long     a buffer of its own, while a frame that is too long for the shared one is under way
+//! long     a buffer of its own, while long frames come: what is left of one would be copied in and out at every read
 //! ```
 //! **Invariant**: nobody else touches the shared buffer between a read into it and the taking of its frames, since both are one poll.
 
@@ -23,7 +23,11 @@ use crate::wire::{Decoded, ReceiveBuffer, decode};
 /// Bytes of the shared buffer: what one read takes at most.
 pub(super) const SHARED_BYTES: usize = 512 * 1024;
 /// Frames of more bytes are received into a buffer of their own.
-const LONG_BYTES: usize = SHARED_BYTES / 2;
+const LONG_BYTES: usize = 64 * 1024;
+/// Bytes of such a buffer at rest.
+const LONG_RESTING: usize = 256 * 1024;
+/// Reads in a row without a long frame after which the buffer is given back.
+const SHORT_READS: u32 = 16;
 
 /// The shard's buffer.
 pub(super) type SharedBuffer = Rc<RefCell<Box<[u8]>>>;
@@ -67,6 +71,8 @@ pub(super) struct Receive {
     shared: SharedBuffer,
     rest: Vec<u8>,
     long: Option<ReceiveBuffer>,
+    /// Reads in a row that brought no long frame.
+    short_reads: u32,
     /// Bytes of the longest frame.
     limit: u32,
     held: bool,
@@ -76,7 +82,7 @@ impl Receive {
     /// Goes on behind `rest`, bytes that were received before.
     pub(super) fn new(shared: SharedBuffer, rest: Vec<u8>, limit: u32) -> Self {
         let held = !rest.is_empty();
-        Self { shared, rest, long: None, limit, held }
+        Self { shared, rest, long: None, short_reads: 0, limit, held }
     }
 
     /// Gives up what was received and not taken.
@@ -120,6 +126,9 @@ impl Receive {
         take: &mut dyn FnMut(&Frame<'_>) -> Result<Want, E>,
     ) -> Result<Received, ReceiveError<E>> {
         self.held = false;
+        if self.long.is_some() {
+            return self.take_long(false, take);
+        }
         let rest = std::mem::take(&mut self.rest);
         self.take_from(&rest, false, take)
     }
@@ -151,12 +160,13 @@ impl Receive {
         }
         let left = &bytes[at..];
         if needed > LONG_BYTES {
-            let mut long = ReceiveBuffer::new(left.len(), self.limit);
+            let mut long = ReceiveBuffer::new(LONG_RESTING.max(left.len()), self.limit);
             long.space()[..left.len()].copy_from_slice(left);
             long.filled(left.len());
             // Lets the buffer learn how long the frame is.
             long.next_frame().map_err(ReceiveError::Decode)?;
             self.long = Some(long);
+            self.short_reads = 0;
             self.rest = Vec::new();
         } else {
             self.rest.extend_from_slice(left);
@@ -164,7 +174,7 @@ impl Receive {
         Ok(Received::All { full })
     }
 
-    /// Reads into the connection's own buffer, until the long frame is whole.
+    /// Reads into the connection's own buffer.
     fn poll_long<E>(
         &mut self,
         cx: &mut Context<'_>,
@@ -180,19 +190,33 @@ impl Receive {
             Err(error) => return Poll::Ready(Err(ReceiveError::Io(error))),
         };
         long.filled(bytes);
-        let want = match long.next_frame() {
-            Err(error) => return Poll::Ready(Err(ReceiveError::Decode(error))),
-            Ok(None) => return Poll::Ready(Ok(Received::All { full: bytes == length })),
-            Ok(Some(frame)) => take(&frame),
-        };
-        let rest = long.rest().to_vec();
-        self.long = None;
-        self.held = !rest.is_empty();
-        self.rest = rest;
-        Poll::Ready(match want {
-            Err(error) => Err(ReceiveError::Taker(error)),
-            Ok(_) if self.held => Ok(Received::Held),
-            Ok(_) => Ok(Received::All { full: bytes == length }),
-        })
+        Poll::Ready(self.take_long(bytes == length, take))
+    }
+
+    /// Takes the frames in the connection's own buffer, which is given up when it is not worth keeping.
+    fn take_long<E>(
+        &mut self,
+        full: bool,
+        take: &mut dyn FnMut(&Frame<'_>) -> Result<Want, E>,
+    ) -> Result<Received, ReceiveError<E>> {
+        let long = self.long.as_mut().expect("asked for only while there is one");
+        self.short_reads += 1;
+        while let Some(frame) = long.next_frame().map_err(ReceiveError::Decode)? {
+            if frame.bytes.len() > LONG_BYTES {
+                self.short_reads = 0;
+            }
+            if take(&frame).map_err(ReceiveError::Taker)? == Want::NoMore {
+                self.held = true;
+                return Ok(Received::Held);
+            }
+        }
+        if long.rest().len() > LONG_BYTES {
+            self.short_reads = 0;
+        }
+        if self.short_reads >= SHORT_READS {
+            self.rest.extend_from_slice(long.rest());
+            self.long = None;
+        }
+        Ok(Received::All { full })
     }
 }

@@ -65,8 +65,12 @@ fn what_a_blocking_producer_sends_a_blocking_consumer_reads_from_its_cursor_on()
 fn a_batch_that_is_longer_than_any_single_read_arrives() {
     let address = node::start().to_string();
     let mut producer = Producer::open(std::slice::from_ref(&address), ProducerSettings::new("topic", 1)).unwrap();
-    let values: Vec<String> = (0..4).map(|i| format!("{i}{}", ".".repeat(1_000_000))).collect();
-    send(&mut producer, &values);
+    // Long ones, then enough short ones, each in a read of its own, for the long buffer to be given back, then a long one again.
+    let dots = |i: usize| ".".repeat(if (3..40).contains(&i) { 3 } else { 1_000_000 });
+    let values: Vec<String> = (0..42).map(|i| format!("{i}{}", dots(i))).collect();
+    for value in &values {
+        send(&mut producer, std::slice::from_ref(value));
+    }
     assert_eq!(read_all(&address, consumer::Start::Earliest).0, values);
 }
 

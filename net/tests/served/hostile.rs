@@ -215,3 +215,14 @@ fn a_request_that_makes_no_sense_is_refused_and_the_connection_goes_on() {
     pings(&mut stream);
     Admin::connect(&[address.to_string()], Duration::from_secs(10)).unwrap().ping().unwrap();
 }
+
+#[test]
+fn a_server_that_stops_says_so_and_gives_its_port_back() {
+    let (address, thread) = node::start_for(Duration::from_millis(200));
+    let mut stream = greeted(address);
+    pings(&mut stream);
+    assert_eq!(bye(&mut stream), ByeReason::Stopping.number());
+    drop(stream);
+    thread.join().unwrap();
+    assert!(TcpStream::connect(address).is_err());
+}

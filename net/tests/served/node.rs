@@ -111,6 +111,31 @@ pub(crate) fn handshake(shards: u16) -> Handshake {
     }
 }
 
+/// Starts one shard on a thread of its own, which stops after `life`; gives its address and what ends with it.
+pub(crate) fn start_for(life: std::time::Duration) -> (SocketAddr, std::thread::JoinHandle<()>) {
+    let (tell, told) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let executor = LocalExecutorBuilder::new(Placement::Unbound).io_memory(1 << 20).make().expect("an executor");
+        executor.run(async move {
+            let listen = "127.0.0.1:0".parse().expect("an address");
+            let server = Server::bind(ServerSettings::new(listen, ShardId(0), handshake(1)), None).expect("a port");
+            tell.send(server.local_addr()).expect("the test waits");
+            let service = Rc::new(Memory { replies: server.replies(), logs: RefCell::default() });
+            let stopping = server.clone();
+            glommio::spawn_local(async move {
+                glommio::timer::sleep(life).await;
+                stopping.stop();
+            })
+            .detach();
+            server.clone().serve(service).await;
+            while server.connections() > 0 {
+                glommio::timer::sleep(std::time::Duration::from_millis(1)).await;
+            }
+        });
+    });
+    (told.recv().expect("the shard tells its address"), thread)
+}
+
 /// Starts one shard on a thread of its own, for the life of the process.
 pub(crate) fn start_shard(
     shard: u16,

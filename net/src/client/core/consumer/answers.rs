@@ -236,7 +236,7 @@ impl Consumer {
         let part = &mut self.parts[at];
         let (range, next) = (part.range, part.next);
         match refused.retry {
-            Retry::AfterDelay { ms } => self.delay(now, at, u64::from(ms) * MILLISECOND_NS),
+            Retry::AfterDelay { ms } => self.delay(now, at, u64::from(ms.max(1)) * MILLISECOND_NS),
             Retry::Same => self.back_off(now, at),
             Retry::AfterRefresh => {
                 self.want_routes(now.monotonic_ns);

@@ -272,7 +272,7 @@ impl Producer {
     /// Everything from `position` on is sent again, after a delay: the one advised, or one that grows with each refusal.
     fn send_again(&mut self, now: Now, range: usize, position: usize, delay_ms: Option<u32>) {
         let delay_ns = match delay_ms {
-            Some(ms) => self.random.jitter(u64::from(ms) * MILLISECOND_NS),
+            Some(ms) => self.random.jitter(u64::from(ms.max(1)) * MILLISECOND_NS),
             None => self.strike(range),
         };
         let entry = &mut self.ranges[range];
