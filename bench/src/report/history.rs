@@ -1,0 +1,64 @@
+//! `bench/results/history.ndjson`: one line a run, so that figures of different commits can be put beside each other. Lines are only
+//! ever added.
+
+use serde::Serialize;
+
+use super::summary::{Host, Quantiles, Ratios, Report};
+use crate::load::settings::Settings;
+
+/// Version of a line.
+const VERSION: u32 = 1;
+
+/// One run in short.
+#[derive(Clone, Debug, Serialize)]
+pub struct Line<'a> {
+    version: u32,
+    commit: &'a str,
+    started_ms: u64,
+    host: &'a Host,
+    settings: &'a Settings,
+    phases: Vec<PhaseLine<'a>>,
+    floor_p50_us: Option<f64>,
+    floor_p99_us: Option<f64>,
+    verified: Option<bool>,
+    valid: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct PhaseLine<'a> {
+    name: &'a str,
+    closed: bool,
+    achieved_rate: f64,
+    response: &'a Quantiles,
+    ratios: &'a Option<Ratios>,
+}
+
+impl<'a> Line<'a> {
+    /// Of a report.
+    #[must_use]
+    pub fn of(report: &'a Report) -> Self {
+        let floor = report.floor.as_ref().map(|pair| &pair.before.sum);
+        Self {
+            version: VERSION,
+            commit: &report.commit,
+            started_ms: report.started_ms,
+            host: &report.host,
+            settings: &report.settings,
+            phases: report
+                .phases
+                .iter()
+                .map(|phase| PhaseLine {
+                    name: &phase.name,
+                    closed: phase.closed,
+                    achieved_rate: phase.achieved_rate,
+                    response: &phase.response,
+                    ratios: &phase.ratios,
+                })
+                .collect(),
+            floor_p50_us: floor.and_then(|sum| sum.p50_us),
+            floor_p99_us: floor.and_then(|sum| sum.p99_us),
+            verified: report.verification.as_ref().map(super::summary::Verification::passed),
+            valid: report.flaw().is_none(),
+        }
+    }
+}

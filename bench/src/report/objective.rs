@@ -1,0 +1,157 @@
+//! What a run is expected to keep: `p99<1ms,p99.9<5ms,rate>20000`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use super::summary::Phase;
+
+/// All of these must hold in every phase.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Objectives(pub Vec<Objective>);
+
+/// One bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Objective {
+    /// A quantile of the response time lies below so many microseconds.
+    Response { quantile: Quantile, below_us: f64 },
+    /// More records a second than this are stored.
+    Rate { above: f64 },
+}
+
+/// The quantiles that a report has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantile {
+    P50,
+    P90,
+    P99,
+    P999,
+    P9999,
+    Max,
+}
+
+/// Why an objective is not understood.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ObjectiveError {
+    #[error("`{0}` is no objective: write p99<1ms or rate>20000")]
+    Shape(String),
+    #[error("`{0}` is none of p50, p90, p99, p99.9, p99.99, max")]
+    Quantile(String),
+    #[error("`{0}` is no time: write 250us, 1ms or 2s")]
+    Time(String),
+    #[error("`{0}` is no rate")]
+    Rate(String),
+}
+
+impl FromStr for Objectives {
+    type Err = ObjectiveError;
+
+    fn from_str(text: &str) -> Result<Self, ObjectiveError> {
+        text.split(',').map(|part| part.trim().parse()).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl FromStr for Objective {
+    type Err = ObjectiveError;
+
+    fn from_str(text: &str) -> Result<Self, ObjectiveError> {
+        if let Some(rate) = text.strip_prefix("rate>") {
+            let above = rate.parse().map_err(|_| ObjectiveError::Rate(rate.to_owned()))?;
+            return Ok(Self::Rate { above });
+        }
+        let (name, time) = text.split_once('<').ok_or_else(|| ObjectiveError::Shape(text.to_owned()))?;
+        let quantile = match name {
+            "p50" => Quantile::P50,
+            "p90" => Quantile::P90,
+            "p99" => Quantile::P99,
+            "p99.9" => Quantile::P999,
+            "p99.99" => Quantile::P9999,
+            "max" => Quantile::Max,
+            _ => return Err(ObjectiveError::Quantile(name.to_owned())),
+        };
+        Ok(Self::Response { quantile, below_us: micros(time)? })
+    }
+}
+
+fn micros(text: &str) -> Result<f64, ObjectiveError> {
+    let wrong = || ObjectiveError::Time(text.to_owned());
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?);
+    let scale = match unit {
+        "us" => 1.0,
+        "ms" => 1e3,
+        "s" => 1e6,
+        _ => return Err(wrong()),
+    };
+    number.parse::<f64>().map(|number| number * scale).map_err(|_| wrong())
+}
+
+impl Objective {
+    /// Whether the phase keeps it. A percentile that was not measured is not kept.
+    #[must_use]
+    pub fn kept(&self, phase: &Phase) -> bool {
+        match *self {
+            Self::Rate { above } => phase.achieved_rate > above,
+            Self::Response { quantile, below_us } => {
+                let q = &phase.response;
+                let measured = match quantile {
+                    Quantile::P50 => q.p50_us,
+                    Quantile::P90 => q.p90_us,
+                    Quantile::P99 => q.p99_us,
+                    Quantile::P999 => q.p999_us,
+                    Quantile::P9999 => q.p9999_us,
+                    Quantile::Max => q.max_us,
+                };
+                measured.is_some_and(|us| us < below_us)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Objective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rate { above } => write!(f, "rate>{above}"),
+            Self::Response { quantile, below_us } => {
+                let name = match quantile {
+                    Quantile::P50 => "p50",
+                    Quantile::P90 => "p90",
+                    Quantile::P99 => "p99",
+                    Quantile::P999 => "p99.9",
+                    Quantile::P9999 => "p99.99",
+                    Quantile::Max => "max",
+                };
+                write!(f, "{name}<{below_us}us")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::recorder::Recorder;
+
+    #[test]
+    fn objectives_parse_and_are_judged_against_a_phase() {
+        let objectives: Objectives = "p99<1ms, max<2s,rate>10".parse().expect("valid");
+        let mut times = Recorder::default();
+        (0..1_000).for_each(|_| times.record(0, 0, 900_000));
+        times.record(0, 0, 3_000_000_000);
+        let phase = Phase::new("load", 1.0, None, 11.0, &times);
+        let kept: Vec<bool> = objectives.0.iter().map(|o| o.kept(&phase)).collect();
+        assert_eq!(kept, [true, false, true]);
+        let unmeasured: Objective = "p99.99<1s".parse().expect("valid");
+        assert!(!unmeasured.kept(&phase), "a thousand samples have no p99.99");
+    }
+
+    #[test]
+    fn what_is_no_objective_is_named() {
+        let error = |text: &str| text.parse::<Objectives>().expect_err("invalid");
+        assert_eq!(error("p99"), ObjectiveError::Shape("p99".into()));
+        assert_eq!(error("p98<1ms"), ObjectiveError::Quantile("p98".into()));
+        assert_eq!(error("p99<1"), ObjectiveError::Time("1".into()));
+        assert_eq!(error("p99<1m"), ObjectiveError::Time("1m".into()));
+        assert_eq!(error("rate>x"), ObjectiveError::Rate("x".into()));
+    }
+}

@@ -1,0 +1,374 @@
+//! `report.json`: everything that a run found, under a version of its own, so that two runs months apart can be compared.
+//!
+//! Times are microseconds. A percentile with fewer than ten samples beyond it is not a measurement and is `null`.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::load::recorder::Recorder;
+use crate::load::settings::Settings;
+
+/// Version of `report.json`. Raised when a field changes its meaning or goes away.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Below this share of the offered rate a run is saturated.
+const ACHIEVED_SHARE_MIN: f64 = 0.99;
+/// Above this p99 of the send delay a run is saturated: the client did not keep its own schedule.
+const SEND_DELAY_P99_MAX_US: f64 = 1_000.0;
+/// Floors before and after that differ by more than this share make a run invalid: the machine was not the same.
+const FLOOR_CHANGE_MAX: f64 = 0.25;
+/// Samples that must lie beyond a percentile.
+const SAMPLES_BEYOND_MIN: f64 = 10.0;
+
+/// One run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    pub schema_version: u32,
+    /// Of the build, with `-dirty` where its tree was changed; `unknown` outside a repository.
+    pub commit: String,
+    pub version: String,
+    /// Milliseconds since the Unix epoch.
+    pub started_ms: u64,
+    pub host: Host,
+    pub settings: Settings,
+    /// What the server says of itself, as `/status` gives it.
+    pub server: Option<serde_json::Value>,
+    pub phases: Vec<Phase>,
+    pub floor: Option<FloorPair>,
+    pub verification: Option<Verification>,
+}
+
+/// The machine of the client.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    pub kernel: String,
+    pub cpu: String,
+    pub cpus: usize,
+    pub memory_bytes: u64,
+    /// Frequency governor of the first core; `none` where the machine has none.
+    pub governor: String,
+}
+
+/// One stretch of load under the same settings.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Phase {
+    pub name: String,
+    /// Closed loop: a slow answer delays the next send, so its percentiles flatter.
+    pub closed: bool,
+    pub seconds: f64,
+    /// Records a second that were meant to be sent; `null` for a closed loop.
+    pub offered_rate: Option<f64>,
+    /// Records a second that were stored.
+    pub achieved_rate: f64,
+    /// Records stored.
+    pub records: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+    pub errors: Errors,
+    pub response: Quantiles,
+    pub service: Quantiles,
+    pub send_delay: Quantiles,
+    pub saturated: bool,
+    /// Response time against the floor's; `null` without a floor.
+    pub ratios: Option<Ratios>,
+    /// Share of the machine's time that the hypervisor gave to others, 0 to 1.
+    pub steal: Option<f64>,
+    /// Flushes that the device did in this phase.
+    pub device_flushes: Option<u64>,
+    /// Device flushes for each stored record.
+    pub flushes_per_record: Option<f64>,
+    /// Records near rolls and checkpoints against all others.
+    pub disturbance: Option<Disturbance>,
+}
+
+/// Records not stored, by what became of them, and how often each refusal came.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Errors {
+    pub not_stored: u64,
+    pub unknown: u64,
+    /// Connections that broke.
+    pub disconnects: u64,
+    pub by_cause: BTreeMap<String, u64>,
+}
+
+/// A distribution of times in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quantiles {
+    pub samples: u64,
+    pub p50_us: Option<f64>,
+    pub p90_us: Option<f64>,
+    pub p99_us: Option<f64>,
+    pub p999_us: Option<f64>,
+    pub p9999_us: Option<f64>,
+    pub max_us: Option<f64>,
+}
+
+/// Response time over floor.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ratios {
+    pub p50: Option<f64>,
+    pub p99: Option<f64>,
+}
+
+/// What the device and the loopback alone can do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Floor {
+    /// The fastest way to make a write durable here.
+    pub method: String,
+    /// A durable write of 4 KiB into a zero-filled file.
+    pub write: Quantiles,
+    /// A round trip of the same frame sizes to a bare server.
+    pub echo: Quantiles,
+    /// One write and one round trip, the n-th of each added up.
+    pub sum: Quantiles,
+}
+
+/// The floor before and after the load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FloorPair {
+    pub before: Floor,
+    pub after: Option<Floor>,
+    /// `write back` or `write through`, as the kernel says.
+    pub device_cache: Option<String>,
+    pub request_bytes: usize,
+    pub reply_bytes: usize,
+}
+
+/// Records intended within 100 ms of a roll or a checkpoint, and the others.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Disturbance {
+    pub rolls: u64,
+    pub checkpoints: u64,
+    /// Rolls and checkpoints whose time was seen.
+    pub events_seen: u64,
+    pub near: Quantiles,
+    pub others: Quantiles,
+    /// p99.9 near over p99.9 of the others.
+    pub ratio_p999: Option<f64>,
+}
+
+/// What reading everything back found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verification {
+    /// Records that were acknowledged.
+    pub acknowledged: u64,
+    /// Records whose fate the client was not told: each may be there or not.
+    pub unknown: u64,
+    /// Records of this run that were read.
+    pub read: u64,
+    /// Acknowledged and not there.
+    pub lost: u64,
+    /// Read more than once.
+    pub duplicated: u64,
+    /// Read after a later record of their key.
+    pub reordered: u64,
+    /// Read with other content than was sent.
+    pub damaged: u64,
+    /// Read although the client was told that they are not stored.
+    pub unexpected: u64,
+    /// Gap notices by cause.
+    pub gaps: BTreeMap<String, u64>,
+    /// Records of others in the same topic.
+    pub foreign: u64,
+}
+
+/// Why a report is not a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// The load was not what was asked for.
+    Saturated,
+    /// The floors before and after differ too much.
+    FloorMoved,
+}
+
+impl Quantiles {
+    /// Of a histogram of nanoseconds.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "counts and times of a run are far below 2^53")]
+    pub fn of(histogram: &Histogram<u64>) -> Self {
+        let samples = histogram.len();
+        let at = |quantile: f64| {
+            // The small allowance keeps 10 samples of 1,000 beyond p99 from being 9.999….
+            let beyond = samples as f64 * (1.0 - quantile) + 1e-6;
+            (beyond >= SAMPLES_BEYOND_MIN).then(|| histogram.value_at_quantile(quantile) as f64 / 1e3)
+        };
+        Self {
+            samples,
+            p50_us: at(0.5),
+            p90_us: at(0.9),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            p9999_us: at(0.9999),
+            max_us: (samples > 0).then(|| histogram.max() as f64 / 1e3),
+        }
+    }
+}
+
+impl Ratios {
+    /// Response times against a floor.
+    #[must_use]
+    pub fn of(response: &Quantiles, floor: &Quantiles) -> Self {
+        let over = |a: Option<f64>, b: Option<f64>| Some(a? / b?);
+        Self { p50: over(response.p50_us, floor.p50_us), p99: over(response.p99_us, floor.p99_us) }
+    }
+}
+
+impl Phase {
+    /// A phase from what its connections recorded.
+    #[must_use]
+    pub fn new(name: &str, seconds: f64, offered_rate: Option<f64>, achieved_rate: f64, times: &Recorder) -> Self {
+        let send_delay = Quantiles::of(&times.delay);
+        Self {
+            name: name.to_owned(),
+            closed: offered_rate.is_none(),
+            seconds,
+            offered_rate,
+            achieved_rate,
+            records: 0,
+            bytes: 0,
+            errors: Errors::default(),
+            response: Quantiles::of(&times.response),
+            service: Quantiles::of(&times.service),
+            saturated: is_saturated(offered_rate, achieved_rate, &send_delay),
+            send_delay,
+            ratios: None,
+            steal: None,
+            device_flushes: None,
+            flushes_per_record: None,
+            disturbance: None,
+        }
+    }
+}
+
+/// A closed loop offers what it achieves and is never saturated.
+fn is_saturated(offered_rate: Option<f64>, achieved_rate: f64, send_delay: &Quantiles) -> bool {
+    offered_rate.is_some_and(|offered| {
+        achieved_rate < offered * ACHIEVED_SHARE_MIN || send_delay.p99_us.is_some_and(|p99| p99 > SEND_DELAY_P99_MAX_US)
+    })
+}
+
+impl FloorPair {
+    /// Whether the machine was another one after the load.
+    #[must_use]
+    pub fn moved(&self) -> bool {
+        let Some(after) = &self.after else { return false };
+        match (self.before.sum.p50_us, after.sum.p50_us) {
+            (Some(a), Some(b)) => a.max(b) > a.min(b) * (1.0 + FLOOR_CHANGE_MAX),
+            _ => false,
+        }
+    }
+}
+
+impl Verification {
+    /// Takes in what reading back another load found.
+    pub fn add(&mut self, other: &Self) {
+        self.acknowledged += other.acknowledged;
+        self.unknown += other.unknown;
+        self.read += other.read;
+        self.lost += other.lost;
+        self.duplicated += other.duplicated;
+        self.reordered += other.reordered;
+        self.damaged += other.damaged;
+        self.unexpected += other.unexpected;
+        self.foreign += other.foreign;
+        for (cause, count) in &other.gaps {
+            *self.gaps.entry(cause.clone()).or_default() += count;
+        }
+    }
+
+    /// Whether every promise was kept. Unknown records, gaps that lost nothing and foreign records are no failures.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        self.lost == 0 && self.duplicated == 0 && self.reordered == 0 && self.damaged == 0 && self.unexpected == 0
+    }
+}
+
+impl Report {
+    /// An empty report of this build on this host.
+    #[must_use]
+    pub fn new(settings: Settings, host: Host, started_ms: u64) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            commit: crate::COMMIT.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_ms,
+            host,
+            settings,
+            server: None,
+            phases: Vec::new(),
+            floor: None,
+            verification: None,
+        }
+    }
+
+    /// Why it is not a measurement, if it is not.
+    #[must_use]
+    pub fn flaw(&self) -> Option<Flaw> {
+        if self.floor.as_ref().is_some_and(FloorPair::moved) {
+            return Some(Flaw::FloorMoved);
+        }
+        self.phases.iter().any(|phase| phase.saturated).then_some(Flaw::Saturated)
+    }
+
+    /// Puts the ratios beside the figures, against the floor before the load.
+    pub fn relate_to_floor(&mut self) {
+        let Some(floor) = &self.floor else { return };
+        for phase in &mut self.phases {
+            phase.ratios = Some(Ratios::of(&phase.response, &floor.before.sum));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::recorder::histogram;
+
+    fn quantiles(samples: u64) -> Quantiles {
+        let mut histogram = histogram();
+        histogram.record_n(5_000, samples).expect("in bounds");
+        Quantiles::of(&histogram)
+    }
+
+    #[test]
+    fn a_percentile_needs_ten_samples_beyond_it() {
+        assert_eq!(quantiles(0), Quantiles::default());
+        assert_eq!((quantiles(19).p50_us, quantiles(20).p50_us.is_some()), (None, true));
+        assert_eq!((quantiles(999).p99_us, quantiles(1_000).p99_us.is_some()), (None, true));
+        assert_eq!((quantiles(9_999).p999_us, quantiles(10_000).p999_us.is_some()), (None, true));
+        assert_eq!((quantiles(99_999).p9999_us, quantiles(100_000).p9999_us.is_some()), (None, true));
+        assert!(quantiles(1).max_us.is_some());
+    }
+
+    #[test]
+    fn a_run_below_its_rate_or_behind_its_schedule_is_saturated() {
+        let calm = Recorder::default();
+        assert!(!Phase::new("load", 1.0, Some(1_000.0), 991.0, &calm).saturated);
+        assert!(Phase::new("load", 1.0, Some(1_000.0), 989.0, &calm).saturated);
+        assert!(!Phase::new("load", 1.0, None, 5.0, &calm).saturated, "a closed loop has no rate to miss");
+        let mut late = Recorder::default();
+        (0..1_000).for_each(|_| late.record(0, 1_100_000, 1_200_000));
+        assert!(Phase::new("load", 1.0, Some(1_000.0), 1_000.0, &late).saturated);
+    }
+
+    #[test]
+    fn floors_a_quarter_apart_are_another_machine() {
+        let floor = |p50| Floor {
+            method: String::new(),
+            write: Quantiles::default(),
+            echo: Quantiles::default(),
+            sum: Quantiles { p50_us: Some(p50), ..Quantiles::default() },
+        };
+        let pair = |before, after| FloorPair {
+            before: floor(before),
+            after: Some(floor(after)),
+            device_cache: None,
+            request_bytes: 0,
+            reply_bytes: 0,
+        };
+        assert!(!pair(100.0, 124.0).moved() && !pair(124.0, 100.0).moved());
+        assert!(pair(100.0, 126.0).moved() && pair(126.0, 100.0).moved());
+    }
+}
