@@ -1,0 +1,110 @@
+//! `sealog bench`: the load test.
+
+mod floor;
+pub(crate) mod produce;
+mod verify;
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use sealog_bench::load::status::{StatusSource, over_http};
+use sealog_bench::report::objective::Objectives;
+use sealog_bench::report::summary::Report;
+use sealog_bench::run::{FloorSettings, RunError, Target};
+
+use crate::exit::{Exit, Failure, Outcome};
+
+/// Measure a node against the device that it writes to.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Produce(Box<produce::BenchProduce>),
+    Floor(floor::BenchFloor),
+    Verify(verify::BenchVerify),
+}
+
+impl Bench {
+    pub(super) fn run(&self) -> Outcome {
+        match &self.what {
+            What::Produce(produce) => produce.run(),
+            What::Floor(floor) => floor.run(),
+            What::Verify(verify) => verify.run(),
+        }
+    }
+}
+
+/// How the floor is measured.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct FloorArgs {
+    /// Seconds for the durable writes and for the echo, each.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    floor_seconds: f64,
+    /// Core that the writer and the echo server are kept on.
+    #[arg(long, value_name = "N")]
+    floor_cpu: Option<usize>,
+}
+
+impl FloorArgs {
+    pub(crate) fn settings(&self) -> FloorSettings {
+        FloorSettings { seconds: self.floor_seconds, cpu: self.floor_cpu }
+    }
+}
+
+/// A node reached over the network. What it says of itself is asked at `http`, if that answers.
+pub(crate) fn target(addresses: &[String], http: Option<SocketAddr>, data_dir: Option<&Path>) -> Target {
+    let status = http.map(over_http).filter(|status| status().is_some());
+    let told = |status: &StatusSource| status()?["data_dir"].as_str().map(PathBuf::from);
+    let local = |dir: &PathBuf| dir.is_dir();
+    let data_dir = data_dir.map(Path::to_owned).or_else(|| status.as_ref().and_then(told).filter(local));
+    Target { addresses: addresses.to_vec(), status, data_dir }
+}
+
+/// Tells people what begins; programs see only the report.
+pub(crate) fn tell(what: &str) {
+    if std::io::stderr().is_terminal() {
+        eprintln!("… {what}");
+    }
+}
+
+/// How a run ends the process. What was lost counts before what was not measured, and that before what was not reached.
+pub(crate) fn exit_of(report: &Report, objectives: &Objectives) -> Exit {
+    if report.verification.as_ref().is_some_and(|found| !found.passed()) {
+        return Exit::NotVerified;
+    }
+    if report.flaw().is_some() {
+        return Exit::Invalid;
+    }
+    let missed = objectives.0.iter().filter(|o| !report.phases.iter().all(|phase| o.kept(phase)));
+    let mut exit = Exit::Done;
+    for objective in missed {
+        eprintln!("objective missed: {objective}");
+        exit = Exit::Missed;
+    }
+    exit
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        use sealog_bench::load::consumers::VerifyError;
+        use sealog_bench::load::producers::LoadError;
+        let exit = match &error {
+            RunError::Settings { .. } | RunError::Address { .. } => Exit::Usage,
+            RunError::Load(LoadError::NotReady { .. }) | RunError::Verify(VerifyError::Stalled(_)) => Exit::TryAgain,
+            RunError::Verify(VerifyError::Damaged { .. } | VerifyError::Expired { .. }) => Exit::NotVerified,
+            RunError::Floor(_)
+            | RunError::Topic { .. }
+            | RunError::Load(_)
+            | RunError::Verify(_)
+            | RunError::Ledger(_)
+            | RunError::Output { .. } => Exit::Failed,
+        };
+        Self::new(exit, error)
+    }
+}

@@ -1,0 +1,104 @@
+//! `sealog topic`.
+
+use std::fmt;
+
+use clap::{Args, Subcommand};
+use sealog_engine::api::TopicView;
+use serde::Serialize;
+
+use super::client::Client;
+use crate::exit::{Exit, Outcome};
+use crate::output::Format;
+
+/// Create and list topics.
+#[derive(Debug, Args)]
+pub(crate) struct Topic {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Create a topic.
+    Create {
+        name: String,
+        /// Ranges that share the keys; a power of two.
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        ranges: u32,
+        #[command(flatten)]
+        client: Client,
+        /// Whom to print for.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+    /// List all topics.
+    List {
+        #[command(flatten)]
+        client: Client,
+        /// Whom to print for.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+}
+
+/// A topic as it is printed.
+#[derive(Serialize)]
+struct Line {
+    name: String,
+    id: String,
+    ranges: u32,
+    batch_bytes_max: u32,
+}
+
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Created(Line);
+
+#[derive(Serialize)]
+#[serde(transparent)]
+struct List(Vec<Line>);
+
+impl Topic {
+    pub(super) fn run(&self) -> Outcome {
+        match &self.action {
+            Action::Create { name, ranges, client, format } => {
+                let topic = client.admin()?.create_topic(name, *ranges)?;
+                format.print(&Created(topic.into()))?;
+            }
+            Action::List { client, format } => {
+                let topics = client.admin()?.list_topics()?;
+                format.print(&List(topics.into_iter().map(Line::from).collect()))?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl From<TopicView> for Line {
+    fn from(topic: TopicView) -> Self {
+        Self {
+            name: topic.name,
+            id: topic.topic.to_string(),
+            ranges: topic.ranges,
+            batch_bytes_max: topic.batch_bytes_max,
+        }
+    }
+}
+
+impl fmt::Display for Created {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ranges = if self.0.ranges == 1 { "1 range".to_owned() } else { format!("{} ranges", self.0.ranges) };
+        writeln!(f, "created topic {} with {ranges}", self.0.name)
+    }
+}
+
+impl fmt::Display for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.0.iter().map(|topic| topic.name.len()).max().unwrap_or(0).max(4);
+        writeln!(f, "{:width$}  {:>6}  {:>12}", "name", "ranges", "max batch")?;
+        for topic in &self.0 {
+            writeln!(f, "{:width$}  {:>6}  {:>12}", topic.name, topic.ranges, topic.batch_bytes_max)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,200 @@
+//! From settings to a running node, and to its end.
+//!
+//! ```text
+//! probe the host ─ take the port ─ recover and start the shards ─ serve HTTP ─ say so ─ wait for a request to stop ─ drain
+//! ```
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use anyhow::Context as _;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use sealog_engine::api::Replies;
+use sealog_engine::io::node::{Node, NodeConfig, NodeFacts, Serve, ShardContext, StartError};
+use sealog_engine::io::probe::probe;
+use sealog_net::server::{HandoverPort, Server, ServerSettings, handover};
+use sealog_net::session::{Handshake, NodeIdentity, SessionLimits};
+use serde::Serialize;
+
+use super::config::Settings;
+use super::health::{Facts, Health, Life};
+use super::http;
+use super::metrics::Shards;
+use super::signals::StopRequests;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output::Format;
+
+/// A node in this process.
+pub(crate) struct Running {
+    node: Node,
+    pub(crate) health: Arc<Health>,
+    /// Where clients reach it.
+    pub(crate) listen: SocketAddr,
+}
+
+/// What is printed once it is ready.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Ready<'a>(&'a Facts);
+
+/// Runs a daemon until it is asked to stop.
+pub(crate) fn run(settings: &Settings, format: Format) -> Outcome {
+    let stop = StopRequests::listen()?;
+    raise_file_limit();
+    let bound = http::bind(settings.http).with_context(|| format!("cannot listen on {} for HTTP", settings.http))?;
+    let running = start(settings, Some(bound.address))?;
+    let http = http::serve(bound, running.health.clone())?;
+    format.print(&Ready(&running.health.facts))?;
+    stop.wait();
+    tracing::info!("stopping");
+    running.health.set(Life::Stopping);
+    running.stop();
+    drop(http);
+    Ok(Exit::Done)
+}
+
+/// Lets this process have as many files and sockets as the host allows: the usual soft limit of 1,024 is a thousand connections. Not
+/// reaching more is no error; a connection too many is then turned away.
+fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "cannot raise the limit of open files");
+    }
+}
+
+/// Starts a node; it serves when this returns.
+///
+/// # Errors
+/// The host is unfit, the port is taken, or the data directory is not to be used.
+pub(crate) fn start(settings: &Settings, http: Option<SocketAddr>) -> Result<Running, Failure> {
+    let dir = &settings.data_dir;
+    let shards = settings.engine.shards;
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot make the data directory {}", dir.display()))?;
+    probe(dir, shards).map_err(|unfit| Failure::new(Exit::Unfit, unfit))?;
+    let port = SharedPort::take(settings.listen)
+        .with_context(|| format!("cannot listen on {} for clients", settings.listen))?;
+    let config = NodeConfig {
+        data_dir: dir.clone(),
+        engine: settings.engine.clone(),
+        sync: settings.sync,
+        cpus: (!settings.cpus.is_empty()).then(|| settings.cpus.clone()),
+    };
+    let node = Node::start(&config, &serve_on(port.address, shards)).map_err(failure)?;
+    let facts = facts(node.facts(), dir, port.address, http, shards);
+    let health = Arc::new(Health::new(facts, Shards(node.metrics().to_vec())));
+    health.set(Life::Ready);
+    Ok(Running { node, health, listen: port.address })
+}
+
+impl Running {
+    /// Refuses new requests, answers what was taken, and ends.
+    pub(crate) fn stop(self) {
+        self.node.stop();
+    }
+}
+
+/// What each shard runs to serve its connections.
+fn serve_on(listen: SocketAddr, shards: u16) -> Serve {
+    let ports: Vec<Option<HandoverPort>> = handover(shards).into_iter().map(Some).collect();
+    let ports = Mutex::new(ports);
+    Arc::new(move |context: ShardContext| -> io::Result<Rc<dyn Replies>> {
+        let port = ports.lock().expect("no shard panics with it")[usize::from(context.shard.0)].take();
+        let identity = NodeIdentity { cluster: context.cluster, node: context.node, shards: context.shards };
+        let handshake = Handshake { identity, limits: SessionLimits::from(&context.config) };
+        let settings = ServerSettings::new(listen, context.shard, handshake);
+        let server = Server::bind(settings, port.filter(|_| context.shards > 1))?;
+        let replies = server.replies();
+        glommio::spawn_local(server.serve(context.service)).detach();
+        Ok(replies)
+    })
+}
+
+/// A port that all shards can listen on and nobody else: held, never listened on, by a socket of its own until they do.
+struct SharedPort {
+    _held: OwnedFd,
+    address: SocketAddr,
+}
+
+impl SharedPort {
+    fn take(wanted: SocketAddr) -> io::Result<Self> {
+        // Without SO_REUSEPORT first: else two daemons of one user would share a port without noticing.
+        let alone = TcpListener::bind(wanted)?;
+        let address = alone.local_addr()?;
+        drop(alone);
+        Ok(Self { _held: shared_socket(address)?, address })
+    }
+}
+
+/// A socket bound to an address that others of this user may bind too.
+fn shared_socket(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    sockopt::set_socket_reuseport(&socket, true)?;
+    bind(&socket, &address)?;
+    Ok(socket)
+}
+
+fn facts(node: &NodeFacts, dir: &Path, listen: SocketAddr, http: Option<SocketAddr>, shards: u16) -> Facts {
+    let absolute = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    Facts {
+        version: env!("CARGO_PKG_VERSION"),
+        commit: sealog_bench::COMMIT,
+        pid: std::process::id(),
+        listen: listen.to_string(),
+        http: http.map(|http| http.to_string()),
+        data_dir: absolute.display().to_string(),
+        shards,
+        cpus: node.cpus.clone(),
+        sync: node.calibration.chosen.to_string(),
+        cluster: format!("{:032x}", node.cluster.0),
+        node: node.node.to_string(),
+        start: node.life.0,
+    }
+}
+
+fn failure(error: StartError) -> Failure {
+    let exit = match &error {
+        StartError::Config(_) | StartError::Recover(_) | StartError::TooFewCores { .. } => Exit::Configuration,
+        StartError::Directory { .. }
+        | StartError::Lock(_)
+        | StartError::Calibrate(_)
+        | StartError::Cores(_)
+        | StartError::Executor { .. }
+        | StartError::Shard { .. } => Exit::Failed,
+    };
+    Failure::new(exit, error)
+}
+
+impl fmt::Display for Ready<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Facts { listen, http, data_dir, shards, sync, .. } = self.0;
+        let http = http.as_ref().map_or_else(String::new, |http| format!(", http {http}"));
+        let plural = if *shards == 1 { "" } else { "s" };
+        writeln!(f, "ready: clients {listen}{http}, data {data_dir}, {shards} shard{plural}, sync {sync}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_a_shard_listens_on_is_shared_with_other_shards_and_nobody_else() {
+        let free = SocketAddr::from(([127, 0, 0, 1], 0));
+        let port = SharedPort::take(free).expect("a free port");
+        let shards = [0, 1].map(|_| shared_socket(port.address).expect("the same port again"));
+        for shard in &shards {
+            rustix::net::listen(shard, 1).expect("it listens");
+        }
+        let error = SharedPort::take(port.address).err().expect("it is taken");
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+}

@@ -1,0 +1,169 @@
+//! A real daemon as a child process, for tests: its own folder beside the test binary (which is on a disk, as O_DIRECT asks), free
+//! ports, and small files so that much happens soon.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+#![allow(unreachable_pub, reason = "each test binary takes what it needs of it")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Longest wait for anything; far beyond what a loaded machine needs.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The exit code of a host that cannot run a node.
+const UNFIT: i32 = 69;
+
+/// The binary under test.
+pub fn sealog() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sealog"));
+    // What the caller's shell has set must not change a test.
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEALOG_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// A folder on the disk that holds the build.
+pub fn folder() -> TempDir {
+    let exe = std::env::current_exe().expect("path of the test binary");
+    tempfile::tempdir_in(exe.parent().expect("folder of the test binary")).expect("a folder beside it")
+}
+
+/// A running daemon. Killed when dropped.
+pub struct Daemon {
+    child: Child,
+    pub listen: String,
+    pub http: String,
+    pub dir: PathBuf,
+}
+
+impl Daemon {
+    /// Starts one on `dir` with small files and these further arguments. `None`, said aloud, if this host cannot run a node.
+    pub fn start(dir: &Path, arguments: &[&str]) -> Option<Self> {
+        let mut command = sealog();
+        command.args(["serve", "--format", "json", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+        command.args(["--shards", "1", "--journal-size", "16MiB", "--segment-size", "4MiB"]);
+        command.args(["--set", "metadata.size=1MiB", "--sync", "linked"]);
+        command.arg("--data-dir").arg(dir).args(arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("the binary runs");
+        let mut line = String::new();
+        let out = child.stdout.take().expect("a pipe");
+        BufReader::new(out).read_line(&mut line).expect("a line");
+        if line.is_empty() {
+            let status = child.wait().expect("an exit status");
+            assert_eq!(status.code(), Some(UNFIT), "the daemon ended before it was ready");
+            eprintln!("SKIPPED: this host cannot run a node, as told above");
+            return None;
+        }
+        let facts: serde_json::Value = serde_json::from_str(&line).expect("one line of JSON");
+        let text = |name: &str| facts[name].as_str().expect("a text").to_owned();
+        Some(Self { child, listen: text("listen"), http: text("http"), dir: dir.to_owned() })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it as a power cut of the process would.
+    pub fn kill(mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("ended");
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub fn stop(mut self) -> ExitStatus {
+        let asked = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status();
+        assert!(asked.expect("kill runs").success());
+        wait(&mut self.child)
+    }
+
+    /// A command for this daemon.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = sealog();
+        command.args(arguments).env("SEALOG_ADDR", &self.listen);
+        command
+    }
+
+    /// Runs a command to its end.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.run_with(arguments, b"")
+    }
+
+    /// Runs a command to its end with this input.
+    pub fn run_with(&self, arguments: &[&str], input: &[u8]) -> Output {
+        let mut command = self.command(arguments);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary runs");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        let input = input.to_vec();
+        let writer = std::thread::spawn(move || _ = stdin.write_all(&input));
+        let output = child.wait_with_output().expect("an end");
+        writer.join().expect("the writer");
+        output
+    }
+
+    /// Runs a command that must succeed, and gives its output.
+    pub fn ok(&self, arguments: &[&str], input: &[u8]) -> String {
+        let output = self.run_with(arguments, input);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// Bytes of memory that the process has in use.
+    pub fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("status");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
+        line.split_ascii_whitespace().nth(1).expect("a number").parse::<u64>().expect("a number") * 1024
+    }
+
+    /// The answer of its HTTP port: status and body.
+    pub fn get(&self, path: &str) -> (u16, String) {
+        let mut stream = std::net::TcpStream::connect(&self.http).expect("a connection");
+        let request = format!("GET {path} HTTP/1.0\r\nHost: x\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("asked");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answered");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("head and body");
+        (head.split(' ').nth(1).expect("a status").parse().expect("a number"), body.to_owned())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+/// Waits for a child's end.
+pub fn wait(child: &mut Child) -> ExitStatus {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(status) = child.try_wait().expect("a child") {
+            return status;
+        }
+        assert!(Instant::now() < until, "the process does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("a text")
+}
+
+/// All files below a folder with their bytes.
+pub fn contents(dir: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = std::collections::BTreeMap::new();
+    for entry in std::fs::read_dir(dir).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            files.extend(contents(&path));
+        } else {
+            files.insert(path.clone(), std::fs::read(&path).expect("a file"));
+        }
+    }
+    files
+}
