@@ -42,7 +42,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const RANGES: u64 = 4;
+const RANGES: usize = 4;
 
 struct Rig {
     shard: Shard,
@@ -151,22 +151,22 @@ fn a_steady_state_produce_allocates_nothing_from_request_to_answer() {
     const COUNTED: u64 = 20_000;
     let mut rig = Rig::new();
     let mut builder = BatchBuilder::new(1 << 20);
-    for range in (1..=RANGES).map(RangeId) {
+    for range in (1..=RANGES as u64).map(RangeId) {
         rig.step(Event::Message(ToReplica::Adopt(view(range))), false);
     }
-    let mut sequences = [0u64; RANGES as usize];
+    let mut sequences = [0u64; RANGES];
     let mut refused = 0;
     let value = [7u8; 1024];
     let mut quiet = 0;
     for n in 0..WARM + COUNTED {
-        let which = usize::try_from(n % RANGES).expect("small");
+        let which = usize::try_from(n).expect("small") % RANGES;
         builder.clear();
         builder.push(RecordKey::Key(b"key"), Some(&value), &[], 5).expect("it fits");
         let sequence = Sequence(sequences[which]);
         let stamp = Stamp { producer: ProducerId(3), epoch: ProducerEpoch(0), run: Run(0), sequence, last: false };
         let batch = builder.finish(stamp);
         let to = ReplyTo { shard: ShardId(0), connection: 1, correlation: n };
-        let range = RangeId(n % RANGES + 1);
+        let range = RangeId(which as u64 + 1);
         let request = ShardRequest::Produce { range, epoch: Epoch(1), batch };
         let before = rig.shard.counters().produce_refused;
         let begun = rig.shard.counters().last_checkpoint_begin_wall_ms;
@@ -196,7 +196,7 @@ fn a_steady_state_produce_allocates_nothing_from_request_to_answer() {
         }
         quiet += u64::from(count && rig.counted == counted);
     }
-    assert!(refused <= RANGES, "only the first of each range finds no segment: {refused}");
+    assert!(refused <= RANGES as u64, "only the first of each range finds no segment: {refused}");
     assert!(rig.shard.counters().checkpoints > 2, "{:?}", rig.shard.counters());
     assert!(rig.stored > WARM, "{}", rig.stored);
     println!("{} allocations in {COUNTED} produces, {quiet} of them without any", rig.counted);
