@@ -94,6 +94,8 @@ impl Replica {
             self.producers.doubt();
         }
         self.asked_seal = false;
+        // An open that overtook this was not taken: the next produce asks again.
+        self.asked_open = false;
         self.successor = None;
         self.roll = None;
         self.phase = Phase::Resting;

@@ -58,7 +58,7 @@ struct DiskRead {
 enum Reading {
     /// Batches.
     Batches { reader: SegmentReader, out: Vec<u8> },
-    /// A sealed segment's footer, for its index; then the fetch begins again.
+    /// A sealed segment's footer, for its index; then the fetch goes on, with the gaps that it has passed over.
     Footer { within: usize, segment: SegmentId, offset: Offset, until_ns: u64 },
 }
 
@@ -189,6 +189,7 @@ impl Shard {
                                     (segment, offset),
                                     bytes_max,
                                     until_ns,
+                                    gaps,
                                     commands,
                                 );
                             }
@@ -217,14 +218,13 @@ impl Shard {
         (segment, offset): (SegmentId, Offset),
         bytes_max: usize,
         until_ns: u64,
+        gaps: Vec<Gap>,
         commands: &mut Commands,
     ) {
         let start = footer.position - footer.position % BLOCK as u64;
         let within = usize::try_from(footer.position - start).expect("below a block");
         let length = round_up_to_block(within + footer.length as usize);
         let kind = Reading::Footer { within, segment, offset, until_ns };
-        // The fetch begins again with the index: what it has passed over is told then.
-        let gaps = Vec::new();
         let file = DataFile::Segment { segment, part: 0 };
         self.queue_read(DiskRead { slot, to, bytes_max, gaps, file, position: start, length, kind }, commands);
     }
@@ -248,13 +248,7 @@ impl Shard {
     }
 
     /// A read is done: answers, or reads on.
-    pub(super) fn read_done(
-        &mut self,
-        now: Now,
-        token: FileToken,
-        outcome: Result<FileResult, Failed>,
-        commands: &mut Commands,
-    ) {
+    pub(super) fn read_done(&mut self, token: FileToken, outcome: Result<FileResult, Failed>, commands: &mut Commands) {
         let read = self.reads.under_way.remove(&token).expect("a read under way");
         let bytes = match outcome {
             Ok(FileResult::Read { bytes, length }) => Some((bytes, length)),
@@ -265,8 +259,7 @@ impl Shard {
             Reading::Batches { .. } => self.batches_read(read, bytes, commands),
             Reading::Footer { within, segment, offset, until_ns } => {
                 if self.keep_index(segment, bytes.get(within..).unwrap_or(&[])) {
-                    let bytes_max = u32::try_from(read.bytes_max).unwrap_or(u32::MAX);
-                    self.fetch(now, read.slot, read.to, offset, bytes_max, until_ns, commands);
+                    self.read_from(read.slot, read.to, offset, read.bytes_max, until_ns, read.gaps, commands);
                 } else {
                     refuse(read.to, Refusal::Unreadable { from: offset }, commands);
                 }

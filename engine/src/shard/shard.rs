@@ -94,7 +94,7 @@ impl Shard {
             }
             Event::FileDone { token, outcome } => {
                 if self.reads.owns(token) {
-                    self.read_done(now, token, outcome, commands);
+                    self.read_done(token, outcome, commands);
                 } else {
                     self.checkpoint_file_done(now, token, outcome, commands);
                     self.submit_group(now, commands);
@@ -145,16 +145,25 @@ impl Shard {
                 }
             }
             ShardRequest::Bounds { range } => match self.find(range) {
-                Some(slot) if self.ranges[slot.0].replica.is_known() => {
-                    let range = &self.ranges[slot.0];
-                    let response = Response::Bounds { start: range.trimmed, end: range.replica.committed() };
-                    commands.push(Command::Reply { to, response });
-                }
-                Some(_) => refuse(to, Refusal::Opening { delay_ms: 1 }, commands),
+                Some(slot) => self.bounds(now, slot, to, commands),
                 None => refuse(to, Refusal::UnknownRange, commands),
             },
             ShardRequest::Settle { range, producer } => self.settle(to, range, producer, commands),
         }
+    }
+
+    /// Where a range begins and ends. What an earlier life wrote counts, and is known only once its end is committed: that is
+    /// asked for, and the question is to be asked again.
+    fn bounds(&mut self, now: Now, slot: RangeSlot, to: ReplyTo, commands: &mut Commands) {
+        let replica = &mut self.ranges[slot.0].replica;
+        let end = replica.committed();
+        let is_unsettled = replica.settle_for_reader(end, &mut self.replica_commands);
+        self.obey(now, slot, commands);
+        if is_unsettled {
+            return refuse(to, Refusal::Opening { delay_ms: 1 }, commands);
+        }
+        let response = Response::Bounds { start: self.ranges[slot.0].trimmed, end };
+        commands.push(Command::Reply { to, response });
     }
 
     /// Only a sealed range's table is final.
