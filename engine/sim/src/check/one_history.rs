@@ -1,0 +1,109 @@
+//! One history: for one (range, offset) whatever is served is the same, for ever, and a hole that was told stays a hole.
+
+use std::collections::BTreeMap;
+
+use sealog_engine::api::response::Gap;
+use sealog_engine::types::{Offset, RangeId};
+
+use super::{Mode, Violation};
+
+/// What was served of one range.
+#[derive(Default)]
+struct Served {
+    /// By first offset: end and digest.
+    batches: BTreeMap<u64, (u64, u64)>,
+    /// By first offset.
+    gaps: BTreeMap<u64, Gap>,
+    end: u64,
+}
+
+/// The checker.
+#[derive(Default)]
+pub struct OneHistory {
+    /// Batches and gaps that had been served before.
+    pub checked: u64,
+    ranges: BTreeMap<RangeId, Served>,
+}
+
+impl OneHistory {
+    /// A range served a batch of `[offset, end)`; `digest` is of the producer's bytes and the offset.
+    ///
+    /// # Errors
+    /// It served something else there before.
+    pub fn batch(&mut self, range: RangeId, offset: Offset, end: Offset, digest: u64) -> Result<(), Violation> {
+        let served = self.ranges.entry(range).or_default();
+        if let Some((was_end, was_digest)) = served.batches.get(&offset.0) {
+            self.checked += 1;
+            if (*was_end, *was_digest) != (end.0, digest) {
+                let (was_end, was_digest) = (Offset(*was_end), *was_digest);
+                return Err(Violation::Divergent { range, offset, end, digest, was_end, was_digest });
+            }
+            return Ok(());
+        }
+        if let Some((other, (other_end, _))) = served.batches.range(..end.0).next_back()
+            && *other_end > offset.0
+        {
+            let (other, other_end) = (Offset(*other), Offset(*other_end));
+            return Err(Violation::Overlapping { range, offset, end, other, other_end });
+        }
+        if let Some((_, gap)) = served.gaps.range(..end.0).next_back()
+            && gap.to > offset
+        {
+            return Err(Violation::ServedFromHole { range, offset, end, gap: *gap });
+        }
+        served.batches.insert(offset.0, (end.0, digest));
+        Ok(())
+    }
+
+    /// A range told a hole. What damage took may have been read before.
+    ///
+    /// # Errors
+    /// It served a batch of it before.
+    pub fn gap(&mut self, range: RangeId, gap: &Gap, mode: Mode) -> Result<(), Violation> {
+        let served = self.ranges.entry(range).or_default();
+        if served.gaps.insert(gap.from.0, *gap).is_some() {
+            self.checked += 1;
+        }
+        if mode == Mode::Within
+            && let Some((offset, (end, _))) = served.batches.range(..gap.to.0).next_back()
+            && *end > gap.from.0
+        {
+            return Err(Violation::HoleOverRead { range, offset: Offset(*offset), gap: *gap });
+        }
+        Ok(())
+    }
+
+    /// The node has restarted: until a range's tail is settled, fetches below it know only the end of its committed chain.
+    pub fn restarted(&mut self) {
+        for served in self.ranges.values_mut() {
+            served.end = 0;
+        }
+    }
+
+    /// A range told how far it can be read: what anyone was given lies below it.
+    ///
+    /// # Errors
+    /// Something lies above.
+    pub fn bounds(&mut self, range: RangeId, end: Offset) -> Result<(), Violation> {
+        let served = self.ranges.entry(range).or_default();
+        let last = served.batches.last_key_value().map_or(0, |(_, (end, _))| *end);
+        self.checked += 1;
+        if last > end.0 {
+            return Err(Violation::EndWentBack { range, end, was: Offset(last) });
+        }
+        Ok(())
+    }
+
+    /// A range said where its committed end is.
+    ///
+    /// # Errors
+    /// It was further on before, in this life of the process.
+    pub fn end(&mut self, range: RangeId, end: Offset) -> Result<(), Violation> {
+        let served = self.ranges.entry(range).or_default();
+        if end.0 < served.end {
+            return Err(Violation::EndWentBack { range, end, was: Offset(served.end) });
+        }
+        served.end = end.0;
+        Ok(())
+    }
+}

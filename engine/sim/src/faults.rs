@@ -1,0 +1,395 @@
+//! When and how things go wrong: a schedule of faults that a seed draws.
+//!
+//! A crash comes at any event, or hot on the heels of a *moment* at which much is half done: a group was given to the disk, an
+//! answer was sent, a catalog was written. A stop may be a kill or a power cut, and the next start may itself be stopped in any
+//! of its calls to the store, again and again.
+
+use crate::check::Mode;
+use crate::random::Random;
+
+/// Everything that can go wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The process dies; the machine stays.
+    Kill,
+    /// The machine loses power.
+    PowerCut,
+    /// The next start is stopped in the middle.
+    StopInRecovery,
+    /// The next start has another number of shards.
+    OtherShards,
+    SlowDisk,
+    /// No file can be made for a while. Counted as beyond the model for now: a shard whose checkpoint found no room takes
+    /// nothing more in this life.
+    FullDisk,
+    ConnectionReset,
+    /// Bytes of one connection are held back.
+    SlowConnection,
+    ClientPause,
+    /// A client's process dies and starts again; what it waited for it will never know.
+    ClientRestart,
+    /// The node does nothing for a while, and its clocks go on.
+    NodePause,
+    WallClockJump,
+    /// Messages between shards and controller come twice.
+    DuplicateMessage,
+    /// Messages between shards and controller are late, and overtaken.
+    LateMessage,
+    /// Beyond the model with one copy: bits change, blocks cannot be read, a sync or a write fails.
+    BitRot,
+    UnreadableBlock,
+    FailedSync,
+    FailedWrite,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 18] = [
+        Self::Kill,
+        Self::PowerCut,
+        Self::StopInRecovery,
+        Self::OtherShards,
+        Self::SlowDisk,
+        Self::FullDisk,
+        Self::ConnectionReset,
+        Self::SlowConnection,
+        Self::ClientPause,
+        Self::ClientRestart,
+        Self::NodePause,
+        Self::WallClockJump,
+        Self::DuplicateMessage,
+        Self::LateMessage,
+        Self::BitRot,
+        Self::UnreadableBlock,
+        Self::FailedSync,
+        Self::FailedWrite,
+    ];
+
+    /// Its name in the coverage table.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::PowerCut => "power cut",
+            Self::StopInRecovery => "stop in recovery",
+            Self::OtherShards => "other shard count",
+            Self::SlowDisk => "slow disk",
+            Self::FullDisk => "full disk",
+            Self::ConnectionReset => "connection reset",
+            Self::SlowConnection => "slow connection",
+            Self::ClientPause => "client pause",
+            Self::ClientRestart => "client restart",
+            Self::NodePause => "node pause",
+            Self::WallClockJump => "wall clock jump",
+            Self::DuplicateMessage => "duplicate message",
+            Self::LateMessage => "late message",
+            Self::BitRot => "bit rot",
+            Self::UnreadableBlock => "unreadable block",
+            Self::FailedSync => "failed sync",
+            Self::FailedWrite => "failed write",
+        }
+    }
+
+    /// Its row in the coverage table.
+    #[must_use]
+    pub fn row(self) -> usize {
+        self as usize
+    }
+
+    /// Whether one copy survives it without loss.
+    #[must_use]
+    pub fn mode(self) -> Mode {
+        match self {
+            // A shard does not yet go on by itself when space returns: until then it is a failed write like any other.
+            Self::FullDisk | Self::BitRot | Self::UnreadableBlock | Self::FailedSync | Self::FailedWrite => {
+                Mode::Beyond
+            }
+            Self::Kill
+            | Self::PowerCut
+            | Self::StopInRecovery
+            | Self::OtherShards
+            | Self::SlowDisk
+            | Self::ConnectionReset
+            | Self::SlowConnection
+            | Self::ClientPause
+            | Self::ClientRestart
+            | Self::NodePause
+            | Self::WallClockJump
+            | Self::DuplicateMessage
+            | Self::LateMessage => Mode::Within,
+        }
+    }
+}
+
+/// A point at which much is half done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment {
+    /// Any event at all.
+    Event,
+    GroupSubmitted,
+    GroupWritten,
+    MarkerWritten,
+    /// The node said *stored*.
+    Stored,
+    /// The node said *stored* of a repeat.
+    Repeat,
+    /// A fetch gave records.
+    Served,
+    CatalogWritten,
+    SegmentWritten,
+    SegmentSynced,
+    FileCreated,
+    FileRemoved,
+    MetadataGroupWritten,
+    /// A shard was told something by the controller, or the other way round.
+    Message,
+    Started,
+}
+
+const MOMENTS: [Moment; 15] = [
+    Moment::Event,
+    Moment::GroupSubmitted,
+    Moment::GroupWritten,
+    Moment::MarkerWritten,
+    Moment::Stored,
+    Moment::Repeat,
+    Moment::Served,
+    Moment::CatalogWritten,
+    Moment::SegmentWritten,
+    Moment::SegmentSynced,
+    Moment::FileCreated,
+    Moment::FileRemoved,
+    Moment::MetadataGroupWritten,
+    Moment::Message,
+    Moment::Started,
+];
+
+/// A crash that waits for its moment.
+#[derive(Clone, Copy, Debug)]
+struct Armed {
+    fault: Fault,
+    moment: Moment,
+    /// Moments of that kind that are let pass.
+    pass: u64,
+    /// Events after the moment.
+    after: u64,
+    hit: bool,
+}
+
+/// What the weather is like in one seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Weather {
+    /// Mean time between small faults, in µs; 0 for none.
+    pub fault_every_us: u64,
+    /// Mean number of events between crashes; 0 for none.
+    pub crash_every: u64,
+    /// Of 100 crashes, how many are power cuts.
+    pub power_cut_percent: u64,
+    /// Of 100 starts, how many are stopped in the middle.
+    pub stop_in_recovery_percent: u64,
+    pub duplicate_percent: u64,
+    pub late_percent: u64,
+    pub mode: Mode,
+}
+
+/// The schedule.
+pub struct Faults {
+    random: Random,
+    pub weather: Weather,
+    armed: Option<Armed>,
+}
+
+impl Faults {
+    /// The weather of a seed.
+    #[must_use]
+    pub fn new(mut random: Random, mode: Mode) -> Self {
+        let weather = Weather {
+            fault_every_us: random.spread_between(2_000, 50_000),
+            crash_every: random.spread_between(400, 8_000),
+            power_cut_percent: *random.pick(&[30, 60, 90]),
+            stop_in_recovery_percent: *random.pick(&[0, 10, 40]),
+            duplicate_percent: *random.pick(&[0, 5, 20]),
+            late_percent: *random.pick(&[0, 5, 20]),
+            mode,
+        };
+        Self { random, weather, armed: None }
+    }
+
+    /// No fault of its own accord: scripts say what happens.
+    #[must_use]
+    pub fn none(random: Random) -> Self {
+        let weather = Weather {
+            fault_every_us: 0,
+            crash_every: 0,
+            power_cut_percent: 0,
+            stop_in_recovery_percent: 0,
+            duplicate_percent: 0,
+            late_percent: 0,
+            mode: Mode::Within,
+        };
+        Self { random, weather, armed: None }
+    }
+
+    /// Chance for the details of a fault.
+    pub fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    /// From now on nothing goes wrong.
+    pub fn stop(&mut self) {
+        let mode = self.weather.mode;
+        *self = Self::none(self.random.clone());
+        self.weather.mode = mode;
+    }
+
+    /// A process has begun: draws when it ends.
+    pub fn arm(&mut self) {
+        if self.weather.crash_every == 0 {
+            return;
+        }
+        let cut = self.random.percent(self.weather.power_cut_percent);
+        let fault = if cut { Fault::PowerCut } else { Fault::Kill };
+        let mean = self.weather.crash_every;
+        let moment = if self.random.one_in(3) { Moment::Event } else { *self.random.pick(&MOMENTS) };
+        let pass = match moment {
+            Moment::Event => self.random.below(2 * mean),
+            Moment::GroupSubmitted
+            | Moment::GroupWritten
+            | Moment::MarkerWritten
+            | Moment::Stored
+            | Moment::Repeat
+            | Moment::Served
+            | Moment::CatalogWritten
+            | Moment::SegmentWritten
+            | Moment::SegmentSynced
+            | Moment::FileCreated
+            | Moment::FileRemoved
+            | Moment::MetadataGroupWritten
+            | Moment::Message
+            | Moment::Started => {
+                let most = self.random.spread_between(1, (mean / 10).max(2));
+                self.random.below(most)
+            }
+        };
+        let after = *self.random.pick(&[0, 0, 1, 2, 5]);
+        self.armed = Some(Armed { fault, moment, pass, after, hit: false });
+    }
+
+    /// A moment has come.
+    pub fn moment(&mut self, moment: Moment) {
+        if let Some(armed) = &mut self.armed
+            && !armed.hit
+            && armed.moment == moment
+        {
+            armed.hit = armed.pass == 0;
+            armed.pass = armed.pass.saturating_sub(1);
+        }
+    }
+
+    /// An event has been dealt with: whether the node crashes now, and how.
+    pub fn take_crash(&mut self, life_events: u64) -> Option<Fault> {
+        self.moment(Moment::Event);
+        let armed = self.armed.as_mut()?;
+        // A moment that never comes must not make a life without a crash.
+        let overdue = self.weather.crash_every > 0 && life_events > 4 * self.weather.crash_every;
+        if !armed.hit && !overdue {
+            return None;
+        }
+        if armed.after > 0 && !overdue {
+            armed.after -= 1;
+            return None;
+        }
+        let fault = armed.fault;
+        self.armed = None;
+        Some(fault)
+    }
+
+    /// After how many calls the next start stops, if it does.
+    pub fn recovery_stop(&mut self) -> Option<u64> {
+        let percent = self.weather.stop_in_recovery_percent;
+        self.random.percent(percent).then(|| self.random.spread_between(1, 400))
+    }
+
+    /// After how long the next small fault comes, in ns.
+    pub fn next_small_ns(&mut self) -> Option<u64> {
+        let mean_us = self.weather.fault_every_us;
+        (mean_us > 0).then(|| self.random.between(1, 2 * mean_us) * 1_000)
+    }
+
+    /// Which small fault comes.
+    pub fn small(&mut self) -> Fault {
+        let of = match self.weather.mode {
+            Mode::Within => &Self::SMALL[..],
+            Mode::Beyond => &Self::BEYOND[..],
+        };
+        *self.random.pick(of)
+    }
+
+    const SMALL: [Fault; 9] = [
+        Fault::ConnectionReset,
+        Fault::ConnectionReset,
+        Fault::ConnectionReset,
+        Fault::SlowConnection,
+        Fault::ClientPause,
+        Fault::ClientRestart,
+        Fault::NodePause,
+        Fault::SlowDisk,
+        Fault::WallClockJump,
+    ];
+
+    const BEYOND: [Fault; 9] = [
+        Fault::ConnectionReset,
+        Fault::SlowConnection,
+        Fault::SlowDisk,
+        Fault::WallClockJump,
+        Fault::FullDisk,
+        Fault::BitRot,
+        Fault::UnreadableBlock,
+        Fault::FailedSync,
+        Fault::FailedWrite,
+    ];
+
+    /// How often a message between a shard and the controller comes, and how late each time, in ns.
+    pub fn deliveries_ns(&mut self) -> (u64, Option<u64>) {
+        let random = &mut self.random;
+        let late = random.percent(self.weather.late_percent);
+        let first = if late { random.spread_between(1_000, 20_000_000) } else { random.between(100, 3_000) };
+        let twice = random.percent(self.weather.duplicate_percent);
+        (first, twice.then(|| first + random.spread_between(100, 30_000_000)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_has_a_row_and_a_name_of_its_own() {
+        let names: std::collections::BTreeSet<_> = Fault::ALL.iter().map(|fault| fault.name()).collect();
+        assert_eq!(names.len(), Fault::ALL.len());
+        for (row, fault) in Fault::ALL.iter().enumerate() {
+            assert_eq!(fault.row(), row);
+        }
+    }
+
+    #[test]
+    fn a_life_ends_even_if_its_moment_never_comes() {
+        for seed in 0..50 {
+            let mut faults = Faults::new(Random::new(seed), Mode::Within);
+            faults.arm();
+            let most = 4 * faults.weather.crash_every + 2;
+            assert!((0..most).any(|events| faults.take_crash(events).is_some()));
+            assert!(faults.take_crash(u64::MAX).is_none());
+        }
+    }
+
+    #[test]
+    fn once_stopped_nothing_goes_wrong() {
+        let mut faults = Faults::new(Random::new(1), Mode::Within);
+        faults.stop();
+        faults.arm();
+        assert!(faults.take_crash(u64::MAX).is_none());
+        assert_eq!((faults.recovery_stop(), faults.next_small_ns()), (None, None));
+        assert_eq!(faults.deliveries_ns().1, None);
+    }
+}

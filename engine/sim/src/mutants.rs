@@ -1,0 +1,263 @@
+//! Proves that the simulator finds what it is there to find: each mutant is a patch that breaks one promise, applied to a copy of
+//! the tree, built, and run until a seed fails.
+//!
+//! ```text
+//! engine/sim/mutants/NAME.patch       first lines: what is broken; then a unified diff against the root
+//! target/mutants/tree                 the copy, the same for all, so that a build reuses the last one
+//! target/mutants/build                its target folder
+//! ```
+//! A mutant that no seed of the first [`SEEDS`] finds fails the proof, and so does a patch that no longer applies.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// Seeds within which a mutant must be found.
+pub const SEEDS: u64 = 200;
+
+/// Which mutants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    All,
+    /// Those whose files differ from the main branch's.
+    Changed,
+    /// The `N`-th five, counted round.
+    Rotate(u64),
+    Named(Vec<String>),
+}
+
+impl FromStr for Which {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text.split_once(':') {
+            Some(("rotate", number)) => Self::Rotate(number.parse()?),
+            Some(_) | None if text == "all" => Self::All,
+            Some(_) | None if text == "changed" => Self::Changed,
+            Some(_) | None => Self::Named(text.split(',').map(str::to_owned).collect()),
+        })
+    }
+}
+
+/// The proof cannot be run.
+#[derive(Debug, Error)]
+pub enum ProveError {
+    #[error("cannot {what} {}: {source}", path.display())]
+    Io { what: &'static str, path: PathBuf, source: std::io::Error },
+    #[error("there is no mutant {name}")]
+    Unknown { name: String },
+    #[error("{what} failed:\n{output}")]
+    Tool { what: &'static str, output: String },
+}
+
+/// One mutant.
+struct Mutant {
+    name: String,
+    patch: PathBuf,
+    /// Files that it changes.
+    files: BTreeSet<String>,
+}
+
+/// How one ended.
+enum Verdict {
+    Found {
+        how: String,
+    },
+    NotFound,
+    /// The patch does not apply, or the mutant does not compile.
+    Stale {
+        why: String,
+    },
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> ProveError {
+    let path = path.to_owned();
+    move |source| ProveError::Io { what, path, source }
+}
+
+/// Runs the proof. Returns whether every mutant was found.
+///
+/// # Errors
+/// It cannot be run.
+pub fn prove(which: &Which) -> Result<bool, ProveError> {
+    let mutants = choose(all()?, which)?;
+    println!("{} mutants", mutants.len());
+    let tree = root().join("target/mutants/tree");
+    let mut proved = true;
+    for mutant in &mutants {
+        let verdict = try_one(mutant, &tree)?;
+        match &verdict {
+            Verdict::Found { how } => println!("{:<44} found: {how}", mutant.name),
+            Verdict::NotFound => println!("{:<44} NOT FOUND within {SEEDS} seeds", mutant.name),
+            Verdict::Stale { why } => println!("{:<44} STALE: {why}", mutant.name),
+        }
+        proved &= matches!(verdict, Verdict::Found { .. });
+    }
+    Ok(proved)
+}
+
+fn all() -> Result<Vec<Mutant>, ProveError> {
+    let folder = root().join("engine/sim/mutants");
+    let mut mutants = Vec::new();
+    for entry in std::fs::read_dir(&folder).map_err(io("list", &folder))? {
+        let patch = entry.map_err(io("list", &folder))?.path();
+        if patch.extension().is_none_or(|extension| extension != "patch") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&patch).map_err(io("read", &patch))?;
+        let name = patch.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        let files = text.lines().filter_map(|line| line.strip_prefix("+++ b/")).map(str::to_owned).collect();
+        mutants.push(Mutant { name, patch, files });
+    }
+    mutants.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(mutants)
+}
+
+fn choose(all: Vec<Mutant>, which: &Which) -> Result<Vec<Mutant>, ProveError> {
+    const FIVE: u64 = 5;
+    Ok(match which {
+        Which::All => all,
+        Which::Rotate(number) => {
+            let count = all.len().max(1) as u64;
+            let chosen: BTreeSet<u64> = (0..FIVE.min(count)).map(|n| (number * FIVE + n) % count).collect();
+            (0u64..).zip(all).filter(|(n, _)| chosen.contains(n)).map(|(_, mutant)| mutant).collect()
+        }
+        Which::Changed => {
+            let changed =
+                run("git diff", Command::new("git").args(["diff", "--name-only", "main"]).current_dir(root()))?;
+            let changed: BTreeSet<String> = changed.lines().map(str::to_owned).collect();
+            all.into_iter().filter(|mutant| !mutant.files.is_disjoint(&changed)).collect()
+        }
+        Which::Named(names) => {
+            for name in names {
+                if !all.iter().any(|mutant| mutant.name == *name) {
+                    return Err(ProveError::Unknown { name: name.clone() });
+                }
+            }
+            all.into_iter().filter(|mutant| names.contains(&mutant.name)).collect()
+        }
+    })
+}
+
+fn run(what: &'static str, command: &mut Command) -> Result<String, ProveError> {
+    let output = command.output().map_err(io("run", Path::new(what)))?;
+    if !output.status.success() {
+        return Err(ProveError::Tool { what, output: String::from_utf8_lossy(&output.stderr).into_owned() });
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Makes the copy the same as the tree is now. What is the same is not written, so that little is built anew.
+fn copy_tree(tree: &Path) -> Result<(), ProveError> {
+    let mut list = Command::new("git");
+    list.args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(root());
+    let listed = run("git ls-files", &mut list)?;
+    let mut wanted = BTreeSet::new();
+    for name in listed.lines() {
+        let (from, to) = (root().join(name), tree.join(name));
+        // A file that is deleted and not yet committed is still listed.
+        let Ok(bytes) = std::fs::read(&from) else { continue };
+        if std::fs::read(&to).ok().is_none_or(|there| there != bytes) {
+            let folder = to.parent().unwrap_or(tree);
+            std::fs::create_dir_all(folder).map_err(io("make", folder))?;
+            std::fs::write(&to, bytes).map_err(io("write", &to))?;
+        }
+        wanted.insert(to);
+    }
+    remove_others(tree, &wanted)
+}
+
+fn remove_others(folder: &Path, wanted: &BTreeSet<PathBuf>) -> Result<(), ProveError> {
+    for entry in std::fs::read_dir(folder).map_err(io("list", folder))? {
+        let path = entry.map_err(io("list", folder))?.path();
+        if path.is_dir() {
+            remove_others(&path, wanted)?;
+        } else if !wanted.contains(&path) {
+            std::fs::remove_file(&path).map_err(io("remove", &path))?;
+        }
+    }
+    Ok(())
+}
+
+fn try_one(mutant: &Mutant, tree: &Path) -> Result<Verdict, ProveError> {
+    copy_tree(tree)?;
+    let patched = Command::new("patch")
+        .args(["-p1", "--fuzz=0", "--no-backup-if-mismatch", "-i"])
+        .arg(&mutant.patch)
+        .current_dir(tree)
+        .output()
+        .map_err(io("run", Path::new("patch")))?;
+    if !patched.status.success() {
+        return Ok(Verdict::Stale { why: text(&patched) });
+    }
+    let build = tree.with_file_name("build");
+    let built = Command::new("cargo")
+        .args(["build", "--quiet", "--offline", "--profile", "sim", "-p", "sealog-sim"])
+        .env("CARGO_TARGET_DIR", &build)
+        .current_dir(tree)
+        .output()
+        .map_err(io("run", Path::new("cargo")))?;
+    if !built.status.success() {
+        return Ok(Verdict::Stale { why: text(&built) });
+    }
+    let program = build.join("sim/sealog-sim");
+    let ran = Command::new(&program)
+        .args(["--allow-zero-rows", "--seeds", &format!("0..{SEEDS}")])
+        .output()
+        .map_err(io("run", &program))?;
+    if ran.status.success() {
+        return Ok(Verdict::NotFound);
+    }
+    let all = text(&ran);
+    let how =
+        all.lines().find(|line| line.starts_with("seed ") && (line.contains("failed") || line.contains("panicked")));
+    Ok(Verdict::Found { how: how.unwrap_or("it ended").chars().take(160).collect() })
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mutants(names: &[&str]) -> Vec<Mutant> {
+        let mutant = |name: &&str| Mutant {
+            name: (*name).to_owned(),
+            patch: PathBuf::new(),
+            files: BTreeSet::from([format!("{name}.rs")]),
+        };
+        names.iter().map(mutant).collect()
+    }
+
+    fn chosen(names: &[&str], which: &Which) -> Vec<String> {
+        choose(mutants(names), which).unwrap().into_iter().map(|mutant| mutant.name).collect()
+    }
+
+    #[test]
+    fn a_rotation_comes_to_every_mutant() {
+        let names = ["a", "b", "c", "d", "e", "f", "g"];
+        assert_eq!(chosen(&names, &Which::Rotate(0)), ["a", "b", "c", "d", "e"]);
+        assert_eq!(chosen(&names, &Which::Rotate(1)), ["a", "b", "c", "f", "g"]);
+        assert_eq!(chosen(&["a", "b"], &Which::Rotate(9)), ["a", "b"]);
+    }
+
+    #[test]
+    fn a_mutant_that_is_not_there_is_an_error() {
+        assert!(matches!(
+            choose(mutants(&["a"]), &Which::Named(vec!["z".to_owned()])),
+            Err(ProveError::Unknown { .. })
+        ));
+        assert_eq!("rotate:3".parse::<Which>(), Ok(Which::Rotate(3)));
+        assert_eq!("all".parse::<Which>(), Ok(Which::All));
+        assert_eq!("x,y".parse::<Which>(), Ok(Which::Named(vec!["x".to_owned(), "y".to_owned()])));
+    }
+}

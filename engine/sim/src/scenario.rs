@@ -1,0 +1,396 @@
+//! One seed from beginning to end: what is drawn, the phases of a run, and what is reported.
+//!
+//! ```text
+//!  topics made | load, with faults                     | healed: all settled | probes | read, cut, read, restart, read
+//!              | until events, operations and crashes  |                     |        |
+//! ```
+
+use sealog_engine::api::EngineConfig;
+use sealog_engine::types::time::{MILLISECOND_NS, SECOND_NS};
+
+use crate::check::{Mode, Violation};
+use crate::client::{Admin, Application};
+use crate::coverage::Coverage;
+use crate::disk::DiskProfile;
+use crate::faults::{Fault, Faults};
+use crate::history::RecordId;
+use crate::network::NetworkProfile;
+use crate::random::Random;
+use crate::trace::Trace;
+use crate::workload::{Keys, ReaderPlan, Writer, WriterPlan};
+use crate::world::{Happening, Parts, World};
+
+/// How a seed is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Events before the load stops.
+    pub events_min: u64,
+    /// Records sent before the load stops.
+    pub operations_min: u64,
+    /// Crashes before the load stops.
+    pub crashes_min: u64,
+    /// `None`: drawn, one seed in eight beyond.
+    pub mode: Option<Mode>,
+    /// Print every event.
+    pub loud: bool,
+    /// Keep the words of the last events for a failure.
+    pub keeps: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { events_min: 20_000, operations_min: 500, crashes_min: 1, mode: None, loud: false, keeps: false }
+    }
+}
+
+/// How a seed ended.
+pub struct Report {
+    pub seed: u64,
+    pub mode: Mode,
+    pub events: u64,
+    pub digest: u64,
+    pub virtual_ns: u64,
+    pub crashes: u64,
+    pub records: u64,
+    pub stored: u64,
+    pub coverage: Coverage,
+    pub violation: Option<Violation>,
+    /// The last events, if they were kept.
+    pub last: String,
+    /// The node refused to start on a damaged disk, which ended the run.
+    pub refused_to_start: bool,
+}
+
+/// Longest virtual time of the load, whatever was drawn.
+const LOAD_MAX_NS: u64 = 600 * SECOND_NS;
+/// How long everything that waits may take once nothing goes wrong, beyond its own deadline.
+const HEAL_MS: u64 = 5_000;
+/// How long a send may take in fine weather.
+const PROBE_MS: u64 = 5_000;
+/// The longest that a client waits before it connects again, and some more.
+const RECONNECT_MS: u64 = 3_000;
+/// How long a reading may take in fine weather.
+const READ_MAX_NS: u64 = 120 * SECOND_NS;
+
+/// Runs one seed.
+#[must_use]
+pub fn run(seed: u64, options: &Options) -> Report {
+    let mut world = draw(seed, options);
+    let ended = world.run_phases(options);
+    world.report(seed, ended.err())
+}
+
+/// Everything that a seed decides before its first event.
+fn draw(seed: u64, options: &Options) -> World {
+    let random = Random::new(seed);
+    let mut draws = random.fork("scenario");
+    let drawn = if draws.one_in(8) { Mode::Beyond } else { Mode::Within };
+    let mode = options.mode.unwrap_or(drawn);
+    let shards_most = u16::try_from(draws.between(1, 3)).expect("few shards");
+    let config = draw_config(&mut draws, shards_most);
+    let slowness = *draws.pick(&[1, 1, 1, 4, 20]);
+    let profile = DiskProfile { slowness, sync_covers_write_only: draws.one_in(4) };
+    let network =
+        NetworkProfile { delay_us_max: *draws.pick(&[20, 100, 1_000]), pieces_percent: *draws.pick(&[0, 5, 30]) };
+    let topics = draw_topics(&mut draws, &config);
+    let mut world = World::new(Parts {
+        faults: Faults::new(random.fork("faults"), mode),
+        trace: Trace::new(options.loud, options.keeps),
+        config,
+        disk: profile,
+        network,
+        mode,
+        shards_most,
+        topics,
+        random,
+    });
+    world.trace.mix(seed);
+    world
+}
+
+fn draw_config(draws: &mut Random, shards: u16) -> EngineConfig {
+    let config = EngineConfig {
+        shards,
+        journal_files: u16::try_from(draws.between(2, 3)).expect("few files"),
+        journal_file_bytes: 1 << 20,
+        segment_bytes: 256 << 10,
+        segment_age_ms: *draws.pick(&[20, 500, 3_600_000]),
+        memory_bytes: 4 << 20,
+        batch_bytes_max: *draws.pick(&[4 << 10, 32 << 10, 128 << 10]),
+        connection_bytes_max: *draws.pick(&[128 << 10, 64 << 20]),
+        idle_marker_us: *draws.pick(&[200, 2_000, 20_000]),
+        metadata_file_bytes: 1 << 20,
+    };
+    config.check().expect("the drawn configuration can work");
+    config
+}
+
+/// A topic of a run.
+#[derive(Clone, Debug)]
+pub struct Topic {
+    pub name: String,
+    pub ranges: u32,
+    pub writers: Vec<WriterPlan>,
+    pub readers: u32,
+}
+
+fn draw_topics(draws: &mut Random, config: &EngineConfig) -> Vec<Topic> {
+    let topics = draws.between(1, 3);
+    (0..topics)
+        .map(|topic| {
+            let name = format!("topic-{topic}");
+            let ranges = *draws.pick(&[1, 1, 2, 4, 8]);
+            let keys = match draws.below(4) {
+                0 => Keys::Shared(1),
+                1 => Keys::Shared(5),
+                2 => Keys::Shared(500),
+                _ => Keys::None,
+            };
+            let topic = u32::try_from(topic).expect("few topics");
+            let writers = (0..draws.between(1, 3)).map(|_| draw_writer(draws, config, topic, &name, keys)).collect();
+            Topic { name, ranges, writers, readers: u32::try_from(draws.between(1, 2)).expect("few readers") }
+        })
+        .collect()
+}
+
+fn draw_writer(draws: &mut Random, config: &EngineConfig, topic: u32, name: &str, keys: Keys) -> WriterPlan {
+    let largest = config.batch_bytes_max - 256;
+    WriterPlan {
+        topic,
+        topic_name: name.to_owned(),
+        keys,
+        value_bytes_most: (*draws.pick(&[64, 1_000, 8_000, 60_000])).min(largest),
+        value_bytes_max: largest,
+        zeros_percent: *draws.pick(&[0, 5, 50]),
+        burst_most: *draws.pick(&[1, 10, 50]),
+        pause_us_most: *draws.pick(&[500, 5_000, 50_000]),
+        batch_bytes: *draws.pick(&[1, 2_000, 1 << 20]),
+        one_record_a_batch: draws.one_in(3),
+        linger_us: *draws.pick(&[0, 0, 300]),
+        records_in_flight: *draws.pick(&[1, 20, 1_000]),
+        timeout_ms: *draws.pick(&[300, 2_000, 20_000]),
+        direct: draws.one_in(2),
+    }
+}
+
+impl World {
+    fn run_phases(&mut self, options: &Options) -> Result<(), Violation> {
+        self.queue.put(0, Happening::Start);
+        self.make_topics()?;
+        self.begin_load();
+        while !self.is_enough(options) {
+            if !self.step(LOAD_MAX_NS)? {
+                break;
+            }
+        }
+        self.heal()?;
+        if self.damaged_beyond_start() {
+            return Ok(());
+        }
+        // On a damaged disk a shard may still refuse, or a range stand still, as long as it says so.
+        if self.mode == Mode::Within {
+            self.probe()?;
+        }
+        for after in [None, Some(Fault::PowerCut), Some(Fault::Kill)] {
+            if let Some(fault) = after {
+                self.crash(fault);
+            }
+            self.read_all()?;
+        }
+        Ok(())
+    }
+
+    fn make_topics(&mut self) -> Result<(), Violation> {
+        let wanted = self.topics.iter().map(|topic| (topic.name.clone(), topic.ranges)).collect();
+        let seed = self.random.word();
+        let admin = self.add_client(Application::Admin(Admin::new(wanted, seed)));
+        let until_ns = self.queue.now_ns() + 60 * SECOND_NS;
+        while self.topics_left(admin) > 0 {
+            if !self.step(until_ns)? {
+                let waiting = self.topics_left(admin) as u64;
+                return Err(Violation::Stuck { what: "topics to be made", waiting, since_ms: 60_000 });
+            }
+        }
+        Ok(())
+    }
+
+    fn topics_left(&self, admin: usize) -> usize {
+        match &self.clients[admin].application {
+            Application::Admin(admin) => admin.left(),
+            Application::Writer(_) | Application::Reader(_) | Application::Plain(_) => 0,
+        }
+    }
+
+    fn begin_load(&mut self) {
+        for topic in self.topics.clone() {
+            for plan in topic.writers {
+                let number = self.history.add_writer();
+                let random = self.random.fork(&format!("writer {number}"));
+                self.add_client(Application::Writer(Box::new(Writer::new(plan, number, random))));
+            }
+        }
+        for (number, topic) in (0u32..).zip(self.topics.clone()) {
+            for reader in 0..topic.readers {
+                let random = self.random.fork(&format!("reader {number} {reader}"));
+                let plan = ReaderPlan::drawn(number, &topic.name, random.clone());
+                self.add_reader(plan, random);
+            }
+        }
+        if let Some(next_ns) = self.faults.next_small_ns() {
+            self.queue.put(self.queue.now_ns() + next_ns, Happening::Fault);
+        }
+    }
+
+    fn is_enough(&self, options: &Options) -> bool {
+        let records = self.history.records_sent();
+        self.trace.events() >= options.events_min
+            && records >= options.operations_min
+            && self.crashes >= options.crashes_min
+            || self.damaged_beyond_start()
+    }
+
+    /// On a disk that was damaged beyond what one copy survives, a node may refuse to start.
+    fn damaged_beyond_start(&self) -> bool {
+        self.mode == Mode::Beyond && self.refused_to_start
+    }
+
+    /// Nothing goes wrong any more, and nobody sends: everything that waits must end.
+    fn heal(&mut self) -> Result<(), Violation> {
+        self.faults.stop();
+        self.node.disk.set_slowness(self.disk_slowness);
+        self.node.disk.set_full(false);
+        self.node.disk.fail_syncs(0);
+        self.node.disk.fail_writes(0);
+        if self.mode == Mode::Beyond && self.node.is_starting() {
+            // A node whose disk has failed a write does nothing more until somebody starts it again.
+            self.crash(Fault::Kill);
+        }
+        let now_ns = self.queue.now_ns();
+        self.retire_readers();
+        let mut timeout_ms = 0;
+        for client in &mut self.clients {
+            client.pause(now_ns);
+            if let Application::Writer(writer) = &mut client.application {
+                writer.stop();
+                timeout_ms = timeout_ms.max(writer.timeout_ms());
+            }
+        }
+        let until_ns = now_ns + (timeout_ms + HEAL_MS) * MILLISECOND_NS;
+        while self.history.waiting() > 0 && self.step(until_ns)? {}
+        let since_ms = (self.queue.now_ns() - now_ns) / MILLISECOND_NS;
+        self.checks.progress.nothing_waits("a send to end", self.history.waiting(), since_ms)?;
+        // Every client that was waiting to connect again has done so.
+        let until_ns = self.queue.now_ns() + RECONNECT_MS * MILLISECOND_NS;
+        while self.step(until_ns)? {}
+        Ok(())
+    }
+
+    fn retire_readers(&mut self) {
+        for client in 0..self.clients.len() {
+            if matches!(self.clients[client].application, Application::Reader(_)) {
+                self.retire(client);
+            }
+        }
+    }
+
+    /// Every writer sends once more, and is told that it is stored.
+    fn probe(&mut self) -> Result<(), Violation> {
+        let now_ns = self.queue.now_ns();
+        let until_ns = now_ns + HEAL_MS * MILLISECOND_NS;
+        let mut probes: Vec<RecordId> = Vec::new();
+        let mut left: Vec<usize> = (0..self.clients.len()).filter(|client| self.is_writer(*client)).collect();
+        while !left.is_empty() {
+            let ready = left.iter().position(|client| self.writer_is_ready(*client));
+            let Some(at) = ready else {
+                if self.step(until_ns)? {
+                    continue;
+                }
+                break;
+            };
+            let client = left.remove(at);
+            let before = self.history.records_sent();
+            self.send_records(client, 1)?;
+            if self.history.records_sent() > before {
+                probes.extend(self.history.last_of(self.writer_number(client)));
+            }
+            self.pump(client)?;
+        }
+        self.checks.progress.nothing_waits("a writer to be ready", left.len() as u64, HEAL_MS)?;
+        while self.history.waiting() > 0 && self.step(until_ns + PROBE_MS * MILLISECOND_NS)? {}
+        for id in probes {
+            if let Some(sent) = self.history.get(id).copied() {
+                self.checks.progress.settled_when_healed(id, &sent)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_writer(&self, client: usize) -> bool {
+        matches!(self.clients[client].application, Application::Writer(_))
+    }
+
+    fn writer_is_ready(&self, client: usize) -> bool {
+        matches!(&self.clients[client].application, Application::Writer(writer) if writer.is_ready())
+    }
+
+    fn writer_number(&self, client: usize) -> u32 {
+        match &self.clients[client].application {
+            Application::Writer(writer) => writer.number(),
+            Application::Admin(_) | Application::Reader(_) | Application::Plain(_) => u32::MAX,
+        }
+    }
+
+    /// A new reader of each topic reads all of it.
+    fn read_all(&mut self) -> Result<(), Violation> {
+        let began_ns = self.queue.now_ns();
+        let mut readers = Vec::new();
+        for (number, topic) in (0u32..).zip(self.topics.clone()) {
+            let random = self.random.fork(&format!("final {number} {began_ns}"));
+            readers.push(self.add_reader(ReaderPlan::thorough(number, &topic.name, random.clone()), random));
+        }
+        let until_ns = began_ns + READ_MAX_NS;
+        loop {
+            let waiting = readers.iter().filter(|reader| !self.reader_is_done(**reader)).count() as u64;
+            if waiting == 0 {
+                break;
+            }
+            if !self.step(until_ns)? {
+                let since_ms = READ_MAX_NS / MILLISECOND_NS;
+                self.checks.progress.nothing_waits("a reading to end", waiting, since_ms)?;
+            }
+        }
+        for reader in readers {
+            self.end_pass(reader)?;
+            self.retire(reader);
+        }
+        Ok(())
+    }
+
+    fn report(mut self, seed: u64, violation: Option<Violation>) -> Report {
+        for (name, count) in self.checks.counts() {
+            self.coverage.checker(name, count);
+        }
+        let fates = self.history.fates();
+        self.coverage.client("records sent", self.history.records_sent());
+        self.coverage.client("stored", fates[0]);
+        self.coverage.client("not stored", fates[1]);
+        self.coverage.client("unknown", fates[2]);
+        self.coverage.client("records read", self.checks.once.checked);
+        self.coverage.client("gaps read", self.gaps_read);
+        self.coverage.client("passes", u64::from(self.passes));
+        Report {
+            seed,
+            mode: self.mode,
+            events: self.trace.events(),
+            digest: self.trace.digest(),
+            virtual_ns: self.queue.now_ns(),
+            crashes: self.crashes,
+            records: self.history.records_sent(),
+            stored: self.history.stored(),
+            coverage: self.coverage,
+            violation,
+            last: self.trace.to_string(),
+            refused_to_start: self.refused_to_start,
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! A reader: one application with one consumer. It reads a topic from its beginning, over and over, goes on by cursor when its
+//! process dies, and holds what it gets to what was sent.
+
+use std::ops::ControlFlow;
+
+use sealog_engine::types::time::{MICROSECOND_NS, MILLISECOND_NS};
+use sealog_net::client::core::consumer::{ConsumerSettings, Delivery, End, Event, Start};
+use sealog_net::client::core::{Consumer, Cursor};
+
+use crate::check::{Mode, Pass, Violation};
+use crate::client::Application;
+use crate::random::Random;
+use crate::world::World;
+
+/// What a reader is like.
+#[derive(Clone, Debug)]
+pub struct ReaderPlan {
+    pub topic: u32,
+    pub topic_name: String,
+    /// Reads to the committed ends and no further, once.
+    pub once: bool,
+    /// Longest time of one reading, in ms.
+    pub pass_ms: u64,
+    pub fetch_bytes: u32,
+    pub wait_ms: u32,
+    pub direct: bool,
+    /// Of 100 deliveries, how many are broken off.
+    pub break_percent: u64,
+}
+
+impl ReaderPlan {
+    /// One that follows a topic while faults happen.
+    #[must_use]
+    pub fn drawn(topic: u32, topic_name: &str, mut draws: Random) -> Self {
+        Self {
+            topic,
+            topic_name: topic_name.to_owned(),
+            once: false,
+            pass_ms: draws.spread_between(50, 5_000),
+            fetch_bytes: *draws.pick(&[1, 64 << 10, 4 << 20]),
+            wait_ms: *draws.pick(&[1, 10, 1_000]),
+            direct: draws.one_in(2),
+            break_percent: *draws.pick(&[0, 0, 10]),
+        }
+    }
+
+    /// One that reads all there is, once.
+    #[must_use]
+    pub fn thorough(topic: u32, topic_name: &str, mut draws: Random) -> Self {
+        Self {
+            once: true,
+            pass_ms: u64::MAX / MILLISECOND_NS,
+            wait_ms: 50,
+            ..Self::drawn(topic, topic_name, draws.fork("plan"))
+        }
+        .with_direct(draws.one_in(2))
+    }
+
+    fn with_direct(self, direct: bool) -> Self {
+        Self { direct, ..self }
+    }
+}
+
+/// A reader.
+pub struct Reader {
+    pub(crate) core: Consumer,
+    plan: ReaderPlan,
+    random: Random,
+    pass: Pass,
+    pass_ends_ns: u64,
+    /// Where the last process had come to, if that is known.
+    saved: Option<Cursor>,
+    /// A delivery was broken off: it goes on then.
+    go_on_ns: Option<u64>,
+    /// A range of it stands still on a damaged disk.
+    failed: bool,
+    retired: bool,
+}
+
+impl Reader {
+    /// Whether it does nothing any more.
+    #[must_use]
+    pub fn is_retired(&self) -> bool {
+        self.retired
+    }
+
+    /// Virtual time at which it goes on by itself.
+    #[must_use]
+    pub fn next_ns(&self) -> Option<u64> {
+        if self.retired {
+            return None;
+        }
+        let again = (!self.plan.once).then_some(self.pass_ends_ns);
+        [self.go_on_ns, again].into_iter().flatten().min()
+    }
+}
+
+fn settings(plan: &ReaderPlan, start: Start, seed: u64) -> ConsumerSettings {
+    ConsumerSettings {
+        client: "reader".to_owned(),
+        start,
+        end: if plan.once { End::Committed } else { End::Never },
+        fetch_bytes: plan.fetch_bytes,
+        wait_ms: plan.wait_ms,
+        direct: plan.direct,
+        ..ConsumerSettings::new(&plan.topic_name, seed)
+    }
+}
+
+impl World {
+    /// A reader begins. Returns its number as a client.
+    pub fn add_reader(&mut self, plan: ReaderPlan, mut random: Random) -> usize {
+        let now_ns = self.queue.now_ns();
+        let core = Consumer::new(settings(&plan, Start::Earliest, random.word()));
+        let pass = self.begin_pass(plan.topic);
+        let pass_ends_ns = now_ns.saturating_add(plan.pass_ms * MILLISECOND_NS);
+        let reader = Reader {
+            core,
+            plan,
+            random,
+            pass,
+            pass_ends_ns,
+            saved: None,
+            go_on_ns: None,
+            failed: false,
+            retired: false,
+        };
+        self.add_client(Application::Reader(Box::new(reader)))
+    }
+
+    fn begin_pass(&mut self, topic: u32) -> Pass {
+        self.passes += 1;
+        Pass::new(self.passes, topic, self.queue.now_ns())
+    }
+
+    fn reader(&mut self, number: usize) -> &mut Reader {
+        match &mut self.clients[number].application {
+            Application::Reader(reader) => reader,
+            Application::Admin(_) | Application::Writer(_) | Application::Plain(_) => {
+                panic!("client {number} is no reader")
+            }
+        }
+    }
+
+    pub(super) fn act_reader(&mut self, number: usize) -> Result<(), Violation> {
+        let now_ns = self.queue.now_ns();
+        self.heed(number)?;
+        self.deliver(number)?;
+        let reader = self.reader(number);
+        if !reader.plan.once && reader.pass_ends_ns <= now_ns {
+            let (topic, seed) = (reader.plan.topic, reader.random.word());
+            reader.core = Consumer::new(settings(&reader.plan, Start::Earliest, seed));
+            reader.saved = None;
+            reader.failed = false;
+            reader.pass_ends_ns = now_ns + reader.plan.pass_ms * MILLISECOND_NS;
+            let pass = self.begin_pass(topic);
+            self.reader(number).pass = pass;
+            self.close_connections(number);
+        }
+        Ok(())
+    }
+
+    /// Takes what a reader was told apart from records.
+    fn heed(&mut self, number: usize) -> Result<(), Violation> {
+        let mode = self.mode;
+        while let Some(event) = self.reader(number).core.poll_event() {
+            self.trace.say(self.queue.now_ns(), || format!("reader {number}: {event:?}"));
+            let what = match event {
+                Event::Ready => continue,
+                Event::Damaged { .. } | Event::RangeFailed { .. } if mode == Mode::Beyond => {
+                    self.reader(number).failed = true;
+                    continue;
+                }
+                Event::Damaged { .. } => "it served what does not verify",
+                Event::RangeFailed { .. } => "it refused a fetch for good",
+                Event::Expired { .. } => "it called expired what nobody deleted",
+                Event::BadCursor(_) => "it refused its own cursor",
+                Event::Failed(_) => "it ended a consumer that did nothing wrong",
+            };
+            return Err(Violation::Node { what });
+        }
+        Ok(())
+    }
+
+    /// Reads what has come.
+    fn deliver(&mut self, number: usize) -> Result<(), Violation> {
+        let now_ns = self.queue.now_ns();
+        let now = self.clients[number].clock.read(now_ns);
+        let Self { clients, history, checks, trace, gaps_read, .. } = self;
+        let Application::Reader(reader) = &mut clients[number].application else { return Ok(()) };
+        let Reader { core, pass, random, plan, go_on_ns, .. } = &mut **reader;
+        let mut broken = Ok(());
+        *go_on_ns = None;
+        let flow = core.deliver(now, &mut |delivery| {
+            match delivery {
+                Delivery::Record { record, .. } => {
+                    let value = record.value.unwrap_or_default();
+                    let read = checks.once.read(history, pass, record.key.key(), value, now_ns);
+                    let read = read.and_then(|id| {
+                        trace.mix(u64::from(id.writer) << 32 | u64::from(id.number));
+                        checks.ordered.read(history, pass, id)
+                    });
+                    if let Err(violation) = read {
+                        broken = Err(violation);
+                        return ControlFlow::Break(());
+                    }
+                }
+                Delivery::Gap { range, gap } => {
+                    trace.say(now_ns, || format!("reader {number} is told {range} {gap:?}"));
+                    pass.gap_records += gap.records_at_most;
+                    *gaps_read += 1;
+                }
+            }
+            if random.percent(plan.break_percent) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        if flow.is_break() {
+            *go_on_ns = Some(now_ns + random.between(1, 500) * MICROSECOND_NS);
+        }
+        broken
+    }
+
+    /// The reader's process died: another goes on where it had come to.
+    pub(super) fn restart_reader(&mut self, number: usize) {
+        let reader = self.reader(number);
+        reader.saved = reader.core.cursor().or_else(|| reader.saved.take());
+        let start = reader.saved.clone().map_or(Start::Earliest, Start::Cursor);
+        let seed = reader.random.word();
+        reader.core = Consumer::new(settings(&reader.plan, start, seed));
+        reader.go_on_ns = None;
+    }
+
+    /// Whether a reader has read all there was.
+    pub(crate) fn reader_is_done(&mut self, number: usize) -> bool {
+        let reader = self.reader(number);
+        reader.core.is_done() || reader.failed
+    }
+
+    /// A reading has come to its end.
+    ///
+    /// # Errors
+    /// Something is not in it.
+    pub(crate) fn end_pass(&mut self, number: usize) -> Result<(), Violation> {
+        let Self { clients, history, checks, mode, .. } = self;
+        let Application::Reader(reader) = &mut clients[number].application else { return Ok(()) };
+        // A range that stands still was told: what it holds is not silently gone.
+        if reader.failed {
+            return Ok(());
+        }
+        checks.durable.pass_ended(history, &reader.pass, *mode)
+    }
+
+    /// A reader has done its work.
+    pub(crate) fn retire(&mut self, number: usize) {
+        let reader = self.reader(number);
+        reader.retired = true;
+        self.close_connections(number);
+    }
+}
