@@ -9,6 +9,8 @@
 mod admin;
 mod plain;
 
+use std::collections::VecDeque;
+
 use sealog_engine::types::Now;
 use sealog_net::client::core::{Client, LinkId};
 
@@ -16,7 +18,7 @@ pub use admin::Admin;
 pub use plain::{Plain, PlainCore};
 
 use crate::check::Violation;
-use crate::network::{ConnectionId, receive};
+use crate::network::{ConnectionId, Transit, receive};
 use crate::queue::Clock;
 use crate::workload::{Reader, Writer};
 use crate::world::{Happening, World};
@@ -36,6 +38,8 @@ pub struct SimClient {
     /// By link.
     connections: Vec<Option<ConnectionId>>,
     paused_until_ns: u64,
+    /// What has come while it was paused, in order.
+    held: VecDeque<Transit>,
     timer_ns: Option<u64>,
 }
 
@@ -54,12 +58,24 @@ impl SimClient {
     /// A client that has not begun.
     #[must_use]
     pub fn new(application: Application) -> Self {
-        Self { application, clock: Clock::default(), connections: Vec::new(), paused_until_ns: 0, timer_ns: None }
+        Self {
+            application,
+            clock: Clock::default(),
+            connections: Vec::new(),
+            paused_until_ns: 0,
+            held: VecDeque::new(),
+            timer_ns: None,
+        }
     }
 
-    /// It does nothing before that.
+    /// It does nothing before that, or a later time that was said before.
     pub fn pause(&mut self, until_ns: u64) {
-        self.paused_until_ns = until_ns;
+        self.paused_until_ns = self.paused_until_ns.max(until_ns);
+    }
+
+    /// It goes on.
+    pub fn go_on(&mut self, now_ns: u64) {
+        self.paused_until_ns = self.paused_until_ns.min(now_ns);
     }
 
     /// When its last pause ends or ended.
@@ -103,6 +119,9 @@ impl World {
             self.queue.put(until_ns, Happening::Client(number));
             return Ok(());
         }
+        while let Some(transit) = self.clients[number].held.pop_front() {
+            self.client_transit(number, transit)?;
+        }
         let at_ns = self.queue.now_ns();
         let client = &mut self.clients[number];
         if matches!(&client.application, Application::Reader(reader) if reader.is_retired()) {
@@ -117,19 +136,40 @@ impl World {
         self.pump(number)
     }
 
-    pub(crate) fn client_connected(&mut self, id: ConnectionId) -> Result<(), Violation> {
-        let Some((number, link)) = self.client_of(id) else { return Ok(()) };
-        self.clients[number].application.core().opened(link);
-        self.pump(number)
+    /// Something comes to a client.
+    pub(crate) fn to_client(&mut self, transit: Transit) -> Result<(), Violation> {
+        let (Transit::Connected(id) | Transit::ToClient(id, _) | Transit::ClientEnds(id)) = &transit else {
+            unreachable!("what comes to the node does not come here")
+        };
+        let Some((number, _)) = self.client_of(*id) else { return Ok(()) };
+        let paused = self.paused(number);
+        if paused.is_some() || !self.clients[number].held.is_empty() {
+            self.clients[number].held.push_back(transit);
+            if let Some(until_ns) = paused {
+                self.queue.put(until_ns, Happening::Client(number));
+            }
+            return Ok(());
+        }
+        self.client_transit(number, transit)
     }
 
-    pub(crate) fn client_ends(&mut self, id: ConnectionId) -> Result<(), Violation> {
-        let Some((number, link)) = self.client_of(id) else { return Ok(()) };
-        self.network.end_client(id);
-        let client = &mut self.clients[number];
-        *client.connection(link) = None;
-        let now = client.now(self.queue.now_ns());
-        client.application.core().closed(now, link);
+    fn client_transit(&mut self, number: usize, transit: Transit) -> Result<(), Violation> {
+        match transit {
+            Transit::Connected(id) => {
+                let Some((_, link)) = self.client_of(id) else { return Ok(()) };
+                self.clients[number].application.core().opened(link);
+            }
+            Transit::ToClient(id, bytes) => self.client_receives(number, id, &bytes)?,
+            Transit::ClientEnds(id) => {
+                let Some((_, link)) = self.client_of(id) else { return Ok(()) };
+                self.network.end_client(id);
+                let client = &mut self.clients[number];
+                *client.connection(link) = None;
+                let now = client.now(self.queue.now_ns());
+                client.application.core().closed(now, link);
+            }
+            Transit::Connect(_) | Transit::ToNode(..) | Transit::NodeEnds(_) => {}
+        }
         self.pump(number)
     }
 
@@ -137,14 +177,9 @@ impl World {
         self.network.client_end(id).map(|end| (end.client, end.link))
     }
 
-    pub(crate) fn client_receives(&mut self, id: ConnectionId, bytes: &[u8]) -> Result<(), Violation> {
-        let Some((number, link)) = self.client_of(id) else { return Ok(()) };
-        if let Some(until_ns) = self.paused(number) {
-            let later = crate::network::Transit::ToClient(id, bytes.to_vec());
-            self.queue.put(until_ns, Happening::Wire(later));
-            return Ok(());
-        }
+    fn client_receives(&mut self, number: usize, id: ConnectionId, bytes: &[u8]) -> Result<(), Violation> {
         let Some(end) = self.network.client_end(id) else { return Ok(()) };
+        let link = end.link;
         let client = &mut self.clients[number];
         let now = client.clock.read(self.queue.now_ns());
         let core = client.application.core();
@@ -160,7 +195,7 @@ impl World {
         if understood.is_err() {
             return Err(Violation::Node { what: "it sent what its own client does not understand" });
         }
-        self.pump(number)
+        Ok(())
     }
 
     /// Lets the application act, then does what the core wants, and sees to it that its time comes.
@@ -216,6 +251,7 @@ impl World {
             self.network.close_by_client(&mut self.queue, id);
         }
         self.clients[number].timer_ns = None;
+        self.clients[number].held.clear();
     }
 
     /// A client's process dies, and another goes on in its place.

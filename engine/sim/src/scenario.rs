@@ -269,7 +269,7 @@ impl World {
         self.retire_readers();
         let mut timeout_ms = 0;
         for client in &mut self.clients {
-            client.pause(now_ns);
+            client.go_on(now_ns);
             if let Application::Writer(writer) = &mut client.application {
                 writer.stop();
                 timeout_ms = timeout_ms.max(writer.timeout_ms());

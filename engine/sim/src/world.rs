@@ -9,6 +9,8 @@
 //! ```
 //! After each event the schedule of faults is asked whether the node crashes now, and the run ends at the first broken promise.
 
+use std::collections::VecDeque;
+
 use sealog_engine::api::EngineConfig;
 use sealog_engine::api::request::ReplyTo;
 use sealog_engine::api::response::Response;
@@ -49,6 +51,8 @@ pub enum Happening {
     Fault,
     /// The disk is as it was before a fault.
     DiskMends,
+    /// A pause of the node may be over.
+    NodeGoesOn,
 }
 
 /// One run.
@@ -67,8 +71,9 @@ pub struct World {
     pub crashes: u64,
     pub(crate) answers: Vec<(ReplyTo, Response)>,
     pub(crate) touched: Vec<ConnectionId>,
-    /// The node does nothing before that.
+    /// The node does nothing before that; what comes to it waits, in order.
     pub(crate) node_paused_until_ns: u64,
+    pub(crate) node_held: VecDeque<Happening>,
     /// Shards of the next start are drawn from `1..=` this.
     pub(crate) shards_most: u16,
     /// The slowness of the disk in good weather.
@@ -123,6 +128,7 @@ impl World {
             answers: Vec::new(),
             touched: Vec::new(),
             node_paused_until_ns: 0,
+            node_held: VecDeque::new(),
             shards_most,
             disk_slowness: disk.slowness,
             topics,
@@ -161,12 +167,22 @@ impl World {
 
     fn dispatch(&mut self, happening: Happening) -> Result<(), Violation> {
         let now_ns = self.queue.now_ns();
+        let to_node = matches!(
+            happening,
+            Happening::Node(..) | Happening::Wire(Transit::Connect(_) | Transit::ToNode(..) | Transit::NodeEnds(_))
+        );
+        if to_node && (now_ns < self.node_paused_until_ns || !self.node_held.is_empty()) {
+            self.node_held.push_back(happening);
+            return Ok(());
+        }
+        self.dispatch_now(happening)
+    }
+
+    fn dispatch_now(&mut self, happening: Happening) -> Result<(), Violation> {
         match happening {
             Happening::Node(incarnation, input) => {
                 if let (Some(held), Input::Disk { .. }) = (&mut self.disk_held, &input) {
                     held.push(Happening::Node(incarnation, input));
-                } else if now_ns < self.node_paused_until_ns {
-                    self.queue.put(self.node_paused_until_ns, Happening::Node(incarnation, input));
                 } else {
                     let (node, mut around) = self.split();
                     node.take(&mut around, incarnation, input);
@@ -177,6 +193,14 @@ impl World {
             Happening::Wire(transit) => self.transit(transit)?,
             Happening::Client(client) => self.client_wakes(client)?,
             Happening::Fault => self.small_fault()?,
+            Happening::NodeGoesOn => {
+                if self.queue.now_ns() >= self.node_paused_until_ns {
+                    while let Some(held) = self.node_held.pop_front() {
+                        self.dispatch_now(held)?;
+                        self.send_answers();
+                    }
+                }
+            }
             Happening::DiskMends => {
                 self.node.disk.set_slowness(self.disk_slowness);
                 self.node.disk.set_full(false);
@@ -216,6 +240,7 @@ impl World {
         self.trace.say(self.queue.now_ns(), || format!("---- {}: {report:?}", fault.name()));
         self.answers.clear();
         self.node_paused_until_ns = 0;
+        self.queue.put(self.queue.now_ns(), Happening::NodeGoesOn);
         self.network.lose_node(&mut self.queue);
     }
 
@@ -276,12 +301,7 @@ impl World {
                 self.network.answer_connect(&mut self.queue, id, taken);
             }
             Transit::ToNode(id, bytes) => {
-                if self.queue.now_ns() < self.node_paused_until_ns {
-                    let later = Happening::Wire(Transit::ToNode(id, bytes));
-                    self.queue.put(self.node_paused_until_ns, later);
-                } else {
-                    self.node_receives(id, &bytes);
-                }
+                self.node_receives(id, &bytes);
             }
             Transit::NodeEnds(id) => {
                 if let Some(NodeEnd { shard: Some(shard), .. }) = self.network.end_node(id) {
@@ -290,9 +310,7 @@ impl World {
                     node.disconnected(&mut around, to);
                 }
             }
-            Transit::Connected(id) => self.client_connected(id)?,
-            Transit::ToClient(id, bytes) => self.client_receives(id, &bytes)?,
-            Transit::ClientEnds(id) => self.client_ends(id)?,
+            Transit::Connected(_) | Transit::ToClient(..) | Transit::ClientEnds(_) => self.to_client(transit)?,
         }
         Ok(())
     }
@@ -433,7 +451,10 @@ impl World {
                 let client = random.index(self.clients.len());
                 self.client_restarts(client)?;
             }
-            Fault::NodePause => self.node_paused_until_ns = now_ns + while_ns / 4,
+            Fault::NodePause => {
+                self.node_paused_until_ns = self.node_paused_until_ns.max(now_ns + while_ns / 4);
+                self.queue.put(self.node_paused_until_ns, Happening::NodeGoesOn);
+            }
             Fault::SlowDisk => {
                 let slowness = random.spread_between(4, 100);
                 self.node.disk.set_slowness(self.disk_slowness * slowness);

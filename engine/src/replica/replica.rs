@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use crate::api::error::Refusal;
 use crate::api::request::ReplyTo;
 use crate::api::response::{Response, Route};
-use crate::replica::message::{RangeView, SealedSegment, SegmentOpen, ToController, ToReplica};
+use crate::replica::message::{RangeView, Rolled, SealedSegment, SegmentOpen, ToController, ToReplica};
 use crate::replica::producer::ProducerTable;
 use crate::types::{Epoch, KeySpan, Offset, RangeId, SegmentId, TopicId};
 
@@ -93,6 +93,8 @@ pub struct Replica {
     /// Segments of a range are opened in the order of their ids: what concerns this one or an earlier one is late.
     pub(super) last_sealed: Option<SegmentId>,
     pub(super) roll: Option<super::roll::Roll>,
+    /// The roll mark of the last answer to a seal: the tail goes on behind it.
+    pub(super) answered_mark: Option<Rolled>,
 }
 
 impl Replica {
@@ -119,6 +121,7 @@ impl Replica {
             successor: None,
             last_sealed: None,
             roll: None,
+            answered_mark: None,
         }
     }
 

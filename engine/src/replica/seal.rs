@@ -45,6 +45,7 @@ impl Replica {
         commands: &mut Vec<Command>,
     ) {
         if self.phase == (Phase::Fenced { segment }) && epoch == self.promised {
+            self.answered_mark = answer.mark;
             commands.push(Command::Tell(ToController::Promised { range: self.range, segment, epoch, answer }));
         }
     }
@@ -75,7 +76,8 @@ impl Replica {
         }
     }
 
-    /// The tail ends at `sealed.end`: what waited below it is stored, what waited above it is not and never will be.
+    /// The tail's segment ends at `sealed.end`: what waited below it is stored. If it was rolled there, the tail goes on in the
+    /// successor, which is sealed next; if not, what waited above it is not stored and never will be.
     fn settle(&mut self, sealed: SealedSegment, commands: &mut Vec<Command>) {
         let end = sealed.end;
         self.epoch = self.epoch.max(sealed.epoch);
@@ -89,7 +91,10 @@ impl Replica {
             commands.push(Command::Reply { to: due.to, response: due.response() });
             self.pending.pop_front();
         }
-        self.refuse_pending(&Refusal::StaleEpoch { current: self.epoch }, commands);
+        let mark = self.answered_mark.take().filter(|mark| mark.segment == sealed.segment && mark.end == end);
+        if mark.is_none() {
+            self.refuse_pending(&Refusal::StaleEpoch { current: self.epoch }, commands);
+        }
         if !sealed.holes.is_empty() {
             self.producers.doubt();
         }
@@ -98,7 +103,7 @@ impl Replica {
         self.asked_open = false;
         self.successor = None;
         self.roll = None;
-        self.phase = Phase::Resting;
+        self.phase = mark.map_or(Phase::Resting, |mark| Phase::Unsettled { segment: mark.successor });
         commands.push(Command::Close(sealed));
         commands.push(Command::Wake);
     }

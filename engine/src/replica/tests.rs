@@ -212,6 +212,47 @@ fn an_earlier_lifes_segment_is_sealed_before_anything_is_served_or_taken() {
 }
 
 #[test]
+fn a_tail_that_was_rolled_is_served_and_opened_only_behind_its_second_segment() {
+    let mut replica = Replica::recovered(RANGE, Epoch(0), ProducerTable::default());
+    give(&mut replica, ToReplica::Adopt(view(0, vec![open(1, Some(0), 1), open(2, None, 1)])));
+    give(&mut replica, ToReplica::Seal { range: RANGE, segment: SegmentId(1), epoch: Epoch(2) });
+    let mark = Rolled { segment: SegmentId(1), end: Offset(4), digest: Digest(7), successor: SegmentId(2) };
+    let answer = SealAnswer { end: Offset(4), digest: Digest(7), unreadable: Vec::new(), mark: Some(mark) };
+    replica.promised_durable(SegmentId(1), Epoch(2), answer, &mut Vec::new());
+    let first = sealed(1, 0, 4, 2);
+    let commands = give(&mut replica, ToReplica::Sealed { range: RANGE, sealed: first.clone() });
+    assert_eq!(commands, [Command::Close(first), Command::Wake]);
+    assert!(replica.settle_for_reader(Offset(4), &mut Vec::new()), "what lies in the second is not settled");
+    assert!(!replica.settle_for_reader(Offset(3), &mut Vec::new()));
+    let seal = ToReplica::Seal { range: RANGE, segment: SegmentId(2), epoch: Epoch(2) };
+    assert_eq!(give(&mut replica, seal), [Command::Promise { segment: SegmentId(2), epoch: Epoch(2) }]);
+    let second = sealed(2, 4, 6, 2);
+    let commands = give(&mut replica, ToReplica::Sealed { range: RANGE, sealed: second.clone() });
+    assert_eq!(commands, [Command::Close(second), Command::Wake]);
+    assert!(!replica.settle_for_reader(Offset(6), &mut Vec::new()));
+    assert_eq!(replica.committed(), Offset(6));
+}
+
+#[test]
+fn an_open_that_overtook_the_seal_before_it_is_asked_for_again() {
+    let mut replica = Replica::recovered(RANGE, Epoch(0), ProducerTable::default());
+    give(&mut replica, ToReplica::Adopt(view(0, vec![open(1, Some(0), 1)])));
+    let ask = [Command::Tell(ToController::NeedOpen { range: RANGE })];
+    let want = |replica: &mut Replica| {
+        let mut commands = Vec::new();
+        assert!(replica.admit_epoch(Epoch(1), ProducerId(3), &mut commands).is_err());
+        commands
+    };
+    assert_eq!(want(&mut replica), ask);
+    give(&mut replica, ToReplica::Seal { range: RANGE, segment: SegmentId(1), epoch: Epoch(2) });
+    let open = open(2, Some(4), 2);
+    assert_eq!(give(&mut replica, ToReplica::Open { range: RANGE, open }), []);
+    give(&mut replica, ToReplica::Sealed { range: RANGE, sealed: sealed(1, 0, 4, 2) });
+    assert_eq!(want(&mut replica), ask);
+    assert_eq!(give(&mut replica, ToReplica::Open { range: RANGE, open }), [Command::Begin { open, base: Offset(4) }]);
+}
+
+#[test]
 fn a_roll_goes_on_at_once_and_is_reported_when_the_full_segment_is_committed() {
     let mut replica = opened();
     take(&mut replica, 0, 2);

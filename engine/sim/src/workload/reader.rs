@@ -167,7 +167,7 @@ impl World {
             self.trace.say(self.queue.now_ns(), || format!("reader {number}: {event:?}"));
             let what = match event {
                 Event::Ready => continue,
-                Event::Damaged { .. } | Event::RangeFailed { .. } if mode == Mode::Beyond => {
+                Event::Damaged { .. } | Event::RangeFailed { .. } | Event::Failed(_) if mode == Mode::Beyond => {
                     self.reader(number).failed = true;
                     continue;
                 }

@@ -6,7 +6,7 @@ use sealog_engine::types::{ProducerEpoch, Run};
 use sealog_net::client::core::producer::{Event, Record, SendError};
 use sealog_net::client::core::{Failure, Producer, ProducerSettings};
 
-use crate::check::Violation;
+use crate::check::{Mode, Violation};
 use crate::client::Application;
 use crate::history::{Fate, RecordId, Sent, Shape, key_bytes, own_key_bytes};
 use crate::random::Random;
@@ -226,10 +226,11 @@ impl World {
                 }
                 Event::Failed(failure) => {
                     self.trace.say(now_ns, || format!("writer {number} failed: {failure}"));
-                    if !self.writer(number).may_be_fenced(&failure) {
+                    let explained = self.mode == Mode::Beyond || self.writer(number).may_be_fenced(&failure);
+                    if !explained {
                         return Err(Violation::Node { what: "it ended a producer that did nothing wrong" });
                     }
-                    self.begin_anew(number);
+                    self.begin_anew(number)?;
                 }
             }
         }
@@ -237,13 +238,30 @@ impl World {
     }
 
     /// A writer whose id is lost goes on as another one.
-    fn begin_anew(&mut self, number: usize) {
+    fn begin_anew(&mut self, number: usize) -> Result<(), Violation> {
+        self.give_up(number)?;
         let id = self.history.add_writer();
         let writer = self.writer(number);
         let seed = writer.random.word();
         writer.core = Producer::new(settings(&writer.plan, seed));
         (writer.writer, writer.sent, writer.token_base) = (id, 0, 0);
+        writer.ready = false;
         self.close_connections(number);
+        Ok(())
+    }
+
+    /// What a writer's process waited for it will never know.
+    fn give_up(&mut self, number: usize) -> Result<(), Violation> {
+        let now_ns = self.queue.now_ns();
+        let writer = self.writer(number);
+        let (writer, base, sent) = (writer.writer, writer.token_base, writer.sent);
+        for number in base..sent {
+            let id = RecordId { writer, number };
+            if self.history.get(id).is_some_and(|sent| sent.fate == Fate::Waiting) {
+                self.checks.once.settled(&mut self.history, id, Fate::Unknown, now_ns)?;
+            }
+        }
+        Ok(())
     }
 
     fn told(&mut self, id: RecordId, outcome: Outcome, paused_until_ns: u64) -> Result<(), Violation> {
@@ -259,23 +277,15 @@ impl World {
         self.checks.progress.ended("a send", deadline_ns.max(paused_until_ns), now_ns)
     }
 
-    /// The writer's process died: what it waited for it will never know.
+    /// The writer's process died: another goes on with its id.
     pub(super) fn restart_writer(&mut self, number: usize) -> Result<(), Violation> {
-        // What its client had to say had not been heard.
-        let now_ns = self.queue.now_ns();
+        self.give_up(number)?;
         let writer = self.writer(number);
-        let (id, base, sent) = (writer.writer, writer.token_base, writer.sent);
         let replaces = writer.core.identity();
         let seed = writer.random.word();
         writer.core = Producer::new(ProducerSettings { replaces, ..settings(&writer.plan, seed) });
-        writer.token_base = sent;
+        writer.token_base = writer.sent;
         writer.ready = false;
-        for number in base..sent {
-            let id = RecordId { writer: id, number };
-            if self.history.get(id).is_some_and(|sent| sent.fate == Fate::Waiting) {
-                self.checks.once.settled(&mut self.history, id, Fate::Unknown, now_ns)?;
-            }
-        }
         Ok(())
     }
 }
