@@ -6,7 +6,8 @@
 //! ```
 //! Invariants: bases ascend without a gap from `start`; a sealed segment holds at least one offset (an empty one is dropped); at
 //! most one is open, and it begins at the end; at most one is prepared, only behind an open one, in the same epoch; segment
-//! ids ascend; epochs never fall.
+//! ids ascend; epochs never fall, but for the second segment of a tail, which keeps the epoch of its opening while the first is
+//! sealed in a later one.
 
 use thiserror::Error;
 
@@ -194,7 +195,7 @@ impl RangeChain {
         let open_fits = self.open.as_ref().is_none_or(|open| {
             open.base == Some(end)
                 && open.predecessor == self.last_sealed()
-                && last.is_none_or(|(segment, epoch)| segment < open.segment && epoch <= open.epoch)
+                && last.is_none_or(|(segment, _)| segment < open.segment)
         });
         let prepared_fits = self.prepared.as_ref().is_none_or(|prepared| {
             prepared.base.is_none()

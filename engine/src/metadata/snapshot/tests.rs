@@ -144,3 +144,20 @@ proptest! {
         let _ = State::get(&mut reader);
     }
 }
+
+#[test]
+fn a_snapshot_between_the_seals_of_a_rolled_tail_is_read_again() {
+    let mut state = state();
+    let sealed = SealedSegment {
+        segment: SegmentId(3),
+        base: Offset(30),
+        end: Offset(40),
+        digest: Digest(7),
+        holes: Vec::new(),
+        epoch: Epoch(3),
+    };
+    state.apply(&Change::Sealed { range: RangeId(2), sealed, goes_on: true, open: None }).unwrap();
+    let open = state.range(RangeId(2)).and_then(|range| range.chain.open()).unwrap();
+    assert_eq!((open.segment, open.epoch), (SegmentId(4), Epoch(2)), "opened before the round, and still to be sealed");
+    assert_eq!(decode(&encode(&state, &LOG)), Ok(Snapshot { state, log: LOG }));
+}
