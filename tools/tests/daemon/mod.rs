@@ -1,7 +1,6 @@
 //! A real daemon as a child process, for tests: its own folder beside the test binary (which is on a disk, as O_DIRECT asks), free
 //! ports, and small files so that much happens soon.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
-
 #![allow(unreachable_pub, reason = "each test binary takes what it needs of it")]
 
 use std::io::{BufRead, BufReader, Read, Write};
