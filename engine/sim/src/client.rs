@@ -137,7 +137,7 @@ impl World {
     }
 
     /// Something comes to a client.
-    pub(crate) fn to_client(&mut self, transit: Transit) -> Result<(), Violation> {
+    pub(crate) fn arrives_at_client(&mut self, transit: Transit) -> Result<(), Violation> {
         let (Transit::Connected(id) | Transit::ToClient(id, _) | Transit::ClientEnds(id)) = &transit else {
             unreachable!("what comes to the node does not come here")
         };

@@ -268,8 +268,9 @@ impl World {
         let now_ns = self.queue.now_ns();
         self.retire_readers();
         let mut timeout_ms = 0;
-        for client in &mut self.clients {
+        for (number, client) in self.clients.iter_mut().enumerate() {
             client.go_on(now_ns);
+            self.queue.put(now_ns, Happening::Client(number));
             if let Application::Writer(writer) = &mut client.application {
                 writer.stop();
                 timeout_ms = timeout_ms.max(writer.timeout_ms());

@@ -310,7 +310,9 @@ impl World {
                     node.disconnected(&mut around, to);
                 }
             }
-            Transit::Connected(_) | Transit::ToClient(..) | Transit::ClientEnds(_) => self.to_client(transit)?,
+            Transit::Connected(_) | Transit::ToClient(..) | Transit::ClientEnds(_) => {
+                self.arrives_at_client(transit)?
+            }
         }
         Ok(())
     }
