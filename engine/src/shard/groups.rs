@@ -87,7 +87,7 @@ impl Groups {
     /// When the idle marker is due.
     pub(super) fn marker_due_ns(&self, config: &EngineConfig) -> Option<u64> {
         match (self.under_way, self.unproved_since_ns) {
-            (None, Some(since)) if !self.failed => Some(since + config.idle_marker_us * 1_000),
+            (None, Some(since)) if !self.failed && !self.is_busy() => Some(since + config.idle_marker_us * 1_000),
             (Some(_) | None, _) => None,
         }
     }
