@@ -43,7 +43,10 @@ impl Daemon {
     /// Starts one on `dir` with small files and these further arguments. `None`, said aloud, if this host cannot run a node.
     pub fn start(dir: &Path, arguments: &[&str]) -> Option<Self> {
         let mut command = sealog();
-        command.args(["serve", "--format", "json", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+        command.args(["serve", "--format", "json", "--http", "127.0.0.1:0"]);
+        if !arguments.contains(&"--listen") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
         command.args(["--shards", "1", "--journal-size", "16MiB", "--segment-size", "4MiB"]);
         command.args(["--set", "metadata.size=1MiB", "--sync", "linked"]);
         command.arg("--data-dir").arg(dir).args(arguments);
