@@ -52,7 +52,7 @@ pub(super) enum Written {
 
 impl Log {
     pub(super) fn new(seed: JournalSeed, ring: Ring) -> Self {
-        let group = OpenGroup::new(ring.geometry().group_bytes_max());
+        let group = OpenGroup::new(seed, ring.geometry().group_bytes_max());
         Self { seed, ring, group, bodies: Vec::new(), buffer: None, stage: Stage::Idle }
     }
 
@@ -98,7 +98,7 @@ impl Log {
         let slot = self.ring.slot(length as u64).expect("room was just seen");
         let mut buffer = self.buffer(length);
         let bodies = &self.bodies;
-        let closed = self.group.close(self.seed, slot, &mut buffer, |index, out| out.copy_from_slice(&bodies[index]));
+        let closed = self.group.close(slot, &mut buffer, |index, out| out.copy_from_slice(&bodies[index]));
         self.ring.take(slot, length as u64, closed.digest);
         self.give(slot, buffer, length, commands);
         self.stage = Stage::Writing;
@@ -172,7 +172,7 @@ fn add(group: &mut OpenGroup, bodies: &mut Vec<Vec<u8>>, entry: &Entry) -> bool 
     }
     let bytes = u32::try_from(body.len()).expect("a change is far below 4 GiB");
     let nowhere = (RangeId(0), SegmentId(0));
-    group.add(DirectoryEntry::new(JournalEntryKind::Change, nowhere, (Offset(entry.index.0), 1), bytes));
+    group.add(DirectoryEntry::new(JournalEntryKind::Change, nowhere, (Offset(entry.index.0), 1), bytes), &body);
     bodies.push(body);
     true
 }

@@ -143,17 +143,17 @@ pub(super) fn frame(out: &mut [u8], kind: EntryKind, seed: SegmentSeed, payload_
     let end = ENTRY_HEADER_BYTES + payload_bytes;
     let padding = u8::try_from(out.len() - end).expect("padding is below 8");
     out[end..].fill(0);
-    let mut header = EntryHeader {
-        length: u32::try_from(out.len()).expect("an entry is far below 4 GiB").into(),
-        kind: kind as u8,
-        version: ENTRY_VERSION,
-        padding,
-        reserved: 0,
-        body_checksum: body_checksum.into(),
-        header_checksum: 0.into(),
-    };
-    header.header_checksum = checksum(seed.0, &header.as_bytes()[..COVERED]).into();
-    out[..ENTRY_HEADER_BYTES].copy_from_slice(header.as_bytes());
+    let length = u32::try_from(out.len()).expect("an entry is far below 4 GiB");
+    // Stored as the checksum reads it, in one piece of eight bytes: a load over several smaller stores waits until they, and with them
+    // whatever was stored before, have left the store buffer.
+    let front = (u64::from(ENTRY_VERSION) << 40) | (u64::from(padding) << 48);
+    let front = front | u64::from(length) | (u64::from(kind as u8) << 32);
+    let mut header = [0; ENTRY_HEADER_BYTES];
+    header[..8].copy_from_slice(&front.to_le_bytes());
+    header[8..COVERED].copy_from_slice(&body_checksum.to_le_bytes());
+    let sum = checksum(seed.0, &header[..COVERED]);
+    header[COVERED..].copy_from_slice(&sum.to_le_bytes());
+    out[..ENTRY_HEADER_BYTES].copy_from_slice(&header);
 }
 
 /// Judges the entry at the start of `bytes`, which may go on behind it.

@@ -56,6 +56,8 @@ pub(super) struct ShardLoop {
     armed_ns: Cell<u64>,
     rearm: Notify,
     stopping: Cell<bool>,
+    /// When the requests that have come since the last flush came: one look at the clocks for all of them.
+    arrived: Cell<Option<Now>>,
     metrics: std::sync::Arc<ShardMetrics>,
 }
 
@@ -88,6 +90,7 @@ impl ShardLoop {
             armed_ns: Cell::new(u64::MAX),
             rearm: Notify::default(),
             stopping: Cell::new(false),
+            arrived: Cell::new(None),
             metrics: parts.metrics,
         })
     }
@@ -337,7 +340,8 @@ impl ShardService for ShardLoop {
         if self.stopping.get() {
             return self.refuse(to, Refusal::Stopping);
         }
-        let now = clock::now();
+        let now = self.arrived.get().unwrap_or_else(clock::now);
+        self.arrived.set(Some(now));
         let deadline_ns = match deadline_ms {
             0 => u64::MAX,
             ms => now.monotonic_ns.saturating_add(u64::from(ms) * 1_000_000),
@@ -354,6 +358,7 @@ impl ShardService for ShardLoop {
     }
 
     fn flush(&self) {
+        self.arrived.set(None);
         self.turn(|core, now| core.shard.step(now, Event::Flush, &mut core.commands));
     }
 

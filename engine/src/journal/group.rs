@@ -1,7 +1,8 @@
 //! Composes a group: gathers entries while the one before is in flight, then writes them as one piece of memory.
 //!
 //! The bodies stay with their owners (the memory that a segment is later written from) until the group is closed, and are then copied
-//! once, behind a directory whose size is now known. All memory is reused.
+//! once, behind a directory whose size is now known. Their checksum goes along as they are added, while the group before is in flight:
+//! between two writes there is only the copy. All memory is reused.
 
 use crate::format::journal::{DirectoryEntry, GroupHeader, GroupKind, GroupLayout, JournalSeed, write_fronts};
 use crate::types::limits::{BATCH_BYTES_CEILING, BLOCK, GROUP_BYTES_MAX};
@@ -35,16 +36,19 @@ pub fn group_bytes_max(max_batch: usize) -> usize {
 /// What has become ready for the next group.
 #[derive(Debug)]
 pub struct OpenGroup {
+    seed: JournalSeed,
     directory: Vec<DirectoryEntry>,
     body_bytes: usize,
+    /// Of the bodies so far.
+    sum: Option<u32>,
     bytes_max: usize,
 }
 
 impl OpenGroup {
     /// Closes at `bytes_max` bytes, one entry alone excepted (`Geometry::group_bytes_max`).
     #[must_use]
-    pub fn new(bytes_max: usize) -> Self {
-        Self { directory: Vec::new(), body_bytes: 0, bytes_max }
+    pub fn new(seed: JournalSeed, bytes_max: usize) -> Self {
+        Self { seed, directory: Vec::new(), body_bytes: 0, sum: None, bytes_max }
     }
 
     /// Whether it has no entry.
@@ -77,13 +81,18 @@ impl OpenGroup {
         self.is_empty() || self.length_with(body_bytes) <= self.bytes_max
     }
 
-    /// Adds an entry behind the others. Its body is asked for when the group is closed, by its number in the directory.
+    /// Adds an entry behind the others. Its body, which must not change any more, is asked for again when the group is closed, by the
+    /// entry's number in the directory.
     ///
     /// # Panics
-    /// If it does not [fit](Self::fits).
-    pub fn add(&mut self, entry: DirectoryEntry) {
+    /// If it does not [fit](Self::fits), or the body is not as long as the entry says.
+    pub fn add(&mut self, entry: DirectoryEntry, body: &[u8]) {
         let bytes = entry.bytes() as usize;
+        assert_eq!(bytes, body.len(), "a body is as long as its entry says");
         assert!(self.fits(bytes), "a full group takes no entry");
+        if !body.is_empty() {
+            self.sum = Some(self.seed.body_checksum(self.sum, body));
+        }
         let body_offset = u32::try_from(self.body_bytes).expect("a group is far below 4 GiB");
         self.directory.push(entry.at(body_offset));
         self.body_bytes += bytes;
@@ -96,7 +105,6 @@ impl OpenGroup {
     /// If `out` is shorter than [`length`](Self::length).
     pub fn close(
         &self,
-        seed: JournalSeed,
         slot: Slot,
         out: &mut [u8],
         mut fill: impl FnMut(usize, &mut [u8]),
@@ -104,12 +112,12 @@ impl OpenGroup {
         let layout = GroupLayout::of(self.directory.len(), self.body_bytes);
         let out = &mut out[..layout.length];
         let (body, rest) = out[layout.body..].split_at_mut(self.body_bytes);
-        let mut sum = None;
         for (index, entry) in self.directory.iter().enumerate().filter(|(_, e)| e.bytes() > 0) {
             let part = &mut body[entry.body_offset() as usize..][..entry.bytes() as usize];
             fill(index, part);
-            sum = Some(seed.body_checksum(sum, part));
         }
+        let body_checksum = self.sum.unwrap_or_else(|| self.seed.body_checksum(None, &[]));
+        debug_assert_eq!(body_checksum, self.seed.body_checksum(None, body), "a body changed after it was added");
         // The memory is reused: what an earlier group left must not lie between the body and the repetition.
         rest.fill(0);
         let to_u32 = |bytes: usize| u32::try_from(bytes).expect("a group is far below 4 GiB");
@@ -121,9 +129,9 @@ impl OpenGroup {
             body_bytes: to_u32(self.body_bytes),
             entries: to_u32(self.directory.len()),
             previous: slot.previous,
-            body_checksum: sum.unwrap_or_else(|| seed.body_checksum(None, &[])),
+            body_checksum,
         };
-        let digest = write_fronts(out, seed, &header, &self.directory);
+        let digest = write_fronts(out, self.seed, &header, &self.directory);
         ClosedGroup { slot, kind: header.kind, length: layout.length, digest }
     }
 
@@ -131,6 +139,7 @@ impl OpenGroup {
     pub fn clear(&mut self) {
         self.directory.clear();
         self.body_bytes = 0;
+        self.sum = None;
     }
 }
 

@@ -101,13 +101,13 @@ impl Disk {
     }
 
     fn write(&mut self, entries: Vec<Entry>) {
-        let mut group = OpenGroup::new(FILE_BYTES);
-        for (line, _) in &entries {
-            group.add(*line);
+        let mut group = OpenGroup::new(self.seed, FILE_BYTES);
+        for (line, body) in &entries {
+            group.add(*line, body);
         }
         let slot = self.slot(group.length());
         let mut out = vec![0xaa; group.length() + BLOCK];
-        let closed = group.close(self.seed, slot, &mut out, |i, part| part.copy_from_slice(&entries[i].1));
+        let closed = group.close(slot, &mut out, |i, part| part.copy_from_slice(&entries[i].1));
         assert_eq!(closed.length, group.length());
         out.truncate(closed.length);
         let entries = group.directory().iter().copied().zip(entries.into_iter().map(|e| e.1)).collect();
@@ -492,19 +492,20 @@ fn a_copy_of_a_journal_inside_a_record_proves_nothing() {
 
 #[test]
 fn a_group_of_one_small_record_takes_one_block() {
-    let mut group = OpenGroup::new(FILE_BYTES);
-    group.add(line(JournalEntryKind::Batch, crate::format::batch::entry_length(80 + 1024 + 40)));
+    let mut group = OpenGroup::new(JournalSeed::new(Generation(1), ShardId(0)), FILE_BYTES);
+    let body = vec![1; crate::format::batch::entry_length(80 + 1024 + 40)];
+    group.add(line(JournalEntryKind::Batch, body.len()), &body);
     assert_eq!(group.length(), BLOCK);
 }
 
 #[test]
 fn a_full_group_takes_no_more_but_one_entry_alone_may_be_longer() {
-    let mut group = OpenGroup::new(2 * BLOCK);
+    let mut group = OpenGroup::new(JournalSeed::new(Generation(1), ShardId(0)), 2 * BLOCK);
     assert!(group.fits(100_000));
-    group.add(line(JournalEntryKind::Batch, 100_000));
+    group.add(line(JournalEntryKind::Batch, 100_000), &[1; 100_000]);
     assert!(!group.fits(1));
     group.clear();
-    group.add(line(JournalEntryKind::Batch, 5_000));
+    group.add(line(JournalEntryKind::Batch, 5_000), &[1; 5_000]);
     assert!(group.fits(2_000) && !group.fits(4_000));
     assert_eq!(group::group_bytes_max(1 << 20), GroupLayout::of(1, crate::format::batch::entry_length(1 << 20)).length);
 }

@@ -1,5 +1,9 @@
 //! The shard's journal at work: composes the next group when the last one is durable, and tells what became durable with it.
 //!
+//! ```text
+//!  device:  |--- group n ---|--- group n+1 ---|       handed out first, then those of group n are answered
+//!  core:      gather n+1     answer n, gather n+2
+//! ```
 //! Invariants: one group is under way at most; it is handed out only when its predecessor is durable, so a valid group proves
 //! every earlier one. A group that failed is the last: nothing behind it is ever acknowledged.
 
@@ -7,12 +11,14 @@ use crate::api::config::EngineConfig;
 use crate::format::journal::{DirectoryEntry, GroupKind, JournalSeed};
 use crate::journal::group::group_bytes_max;
 use crate::journal::{Mark, OpenGroup, Ring, compose_empty};
+use crate::segment::appender::Placed;
 use crate::shard::command::{Command, Commands};
 use crate::shard::event::Failed;
 use crate::shard::open::RecoveredShard;
 use crate::shard::queue::{Body, Kind, Queue, Queued};
-use crate::shard::range::RangeSlot;
+use crate::shard::range::{RangeSlot, TailSlot};
 use crate::shard::shard::Shard;
+use crate::shard::tail::Tail;
 use crate::types::limits::BLOCK;
 use crate::types::{AlignedBuffer, Epoch, Now, Offset};
 
@@ -22,13 +28,20 @@ pub(super) struct Groups {
     pub(super) queue: Queue,
     pub(super) ring: Ring,
     seed: JournalSeed,
+    /// Gathers what waits, up to a full group.
     open: OpenGroup,
+    /// Its entries, and the bodies of those that are descriptors.
+    open_entries: Vec<Queued>,
+    notes: Vec<Vec<u8>>,
+    /// It found no room in the ring: it stays as it is until a checkpoint has made some.
+    open_waits: bool,
     /// Comes back with each group; `None` while one is under way.
     buffer: Option<Box<AlignedBuffer>>,
     under_way: Option<UnderWay>,
     /// Entries of the group under way.
     entries: Vec<Queued>,
-    notes: Vec<Vec<u8>>,
+    /// Entries of the group that has just become durable.
+    done: Vec<Queued>,
     /// Ranges whose committed end moved with the last group.
     moved: Vec<RangeSlot>,
     /// Before the first group that is not durable.
@@ -47,14 +60,18 @@ struct UnderWay {
 impl Groups {
     pub(super) fn new(recovered: &RecoveredShard, config: &EngineConfig) -> Self {
         let ring = recovered.ring.clone();
+        let seed = JournalSeed::new(recovered.generation, recovered.shard);
         Self {
             queue: Queue::default(),
-            seed: JournalSeed::new(recovered.generation, recovered.shard),
-            open: OpenGroup::new(ring.geometry().group_bytes_max()),
+            seed,
+            open: OpenGroup::new(seed, ring.geometry().group_bytes_max()),
+            open_entries: Vec::new(),
+            notes: Vec::new(),
+            open_waits: false,
             buffer: Some(Box::new(AlignedBuffer::zeroed(group_bytes_max(config.batch_bytes_max as usize)))),
             under_way: None,
             entries: Vec::new(),
-            notes: Vec::new(),
+            done: Vec::new(),
             moved: Vec::new(),
             durable: ring.next(),
             unproved_since_ns: None,
@@ -71,7 +88,8 @@ impl Groups {
 
     /// Whether the journal has room for produce: the last eighth of the ring is for promises, seals, roll marks and checkpoints.
     pub(super) fn admits(&self) -> bool {
-        self.ring.admits(self.queue.bytes() + 2 * BLOCK as u64)
+        let open = if self.open.is_empty() { 0 } else { self.open.length() as u64 };
+        self.ring.admits(open + self.queue.bytes() + 2 * BLOCK as u64)
     }
 
     /// Nothing that is taken from now on joins a group with what waits.
@@ -94,17 +112,19 @@ impl Groups {
 }
 
 impl Shard {
-    /// Hands out the next group if one may go and something waits.
+    /// Gathers what waits into the next group, and hands that out if it may go.
     pub(super) fn submit_group(&mut self, now: Now, commands: &mut Commands) {
-        let groups = &mut self.groups;
-        if groups.under_way.is_some() || groups.failed {
+        if self.groups.failed {
             return;
         }
-        // A group that found no room in the ring waits for a checkpoint, composed of what it had.
-        if groups.open.is_empty() {
+        if !self.groups.open_waits {
             self.fill_group();
         }
-        if self.groups.open.is_empty() || !self.write_group(commands) {
+        if self.groups.under_way.is_some() || self.groups.open.is_empty() {
+            return;
+        }
+        self.groups.open_waits = !self.write_group(commands);
+        if self.groups.open_waits {
             return;
         }
         self.groups.unproved_since_ns = Some(now.monotonic_ns);
@@ -113,9 +133,7 @@ impl Shard {
 
     /// Takes entries from the queue while they fit one group; one always does.
     fn fill_group(&mut self) {
-        let groups = &mut self.groups;
-        groups.entries.clear();
-        groups.notes.clear();
+        let (groups, tails) = (&mut self.groups, &self.tails);
         while let Some(next) = groups.queue.front() {
             if !groups.open.fits(next.bytes as usize) {
                 break;
@@ -131,9 +149,12 @@ impl Shard {
                     )
                 }
             };
-            groups.open.add(line);
             let (entry, note) = groups.queue.pop().expect("it was looked at");
-            groups.entries.push(entry);
+            match (entry.body, &note) {
+                (Body::Entry { tail, placed }, _) => groups.open.add(line, entry_of(tails, tail, placed)),
+                (Body::Note | Body::Nothing, note) => groups.open.add(line, note.as_deref().unwrap_or_default()),
+            }
+            groups.open_entries.push(entry);
             groups.notes.extend(note);
         }
     }
@@ -144,16 +165,17 @@ impl Shard {
         let length = groups.open.length();
         let Some(place) = groups.ring.slot(length as u64) else { return false };
         let mut buffer = groups.buffer.take().expect("the last group has come back");
-        let (tails, entries) = (&self.tails, &groups.entries);
+        let (tails, entries) = (&self.tails, &groups.open_entries);
         let mut notes = groups.notes.iter();
-        let closed = groups.open.close(groups.seed, place, &mut buffer, |index, out| match entries[index].body {
-            Body::Entry { tail, placed } => {
-                out.copy_from_slice(tails[tail.0].as_ref().expect("a tail in use").appender.entry(placed));
-            }
+        let closed = groups.open.close(place, &mut buffer, |index, out| match entries[index].body {
+            Body::Entry { tail, placed } => out.copy_from_slice(entry_of(tails, tail, placed)),
             Body::Note => out.copy_from_slice(notes.next().expect("a descriptor has a note")),
             Body::Nothing => unreachable!("only what has a body is asked for"),
         });
         groups.open.clear();
+        groups.notes.clear();
+        assert!(groups.entries.is_empty(), "the entries of the last group have been answered");
+        std::mem::swap(&mut groups.entries, &mut groups.open_entries);
         groups.ring.take(place, length as u64, closed.digest);
         groups.under_way = Some(UnderWay { marker: false });
         self.counters.groups += 1;
@@ -199,11 +221,14 @@ impl Shard {
             return;
         }
         self.groups.durable = self.groups.ring.next();
-        let entries = std::mem::take(&mut self.groups.entries);
-        for entry in &entries {
-            self.entry_durable(now, entry, commands);
+        let mut done = std::mem::take(&mut self.groups.done);
+        std::mem::swap(&mut done, &mut self.groups.entries);
+        // The device does not wait until everybody has been told.
+        self.submit_group(now, commands);
+        for entry in done.drain(..) {
+            self.entry_durable(now, &entry, commands);
         }
-        self.groups.entries = entries;
+        self.groups.done = done;
         let mut moved = std::mem::take(&mut self.groups.moved);
         for slot in moved.drain(..) {
             self.wake(now, slot, commands);
@@ -245,4 +270,9 @@ impl Shard {
             self.obey(now, slot, commands);
         }
     }
+}
+
+/// An entry as it lies in its segment's memory.
+fn entry_of(tails: &[Option<Tail>], tail: TailSlot, placed: Placed) -> &[u8] {
+    tails[tail.0].as_ref().expect("a tail in use").appender.entry(placed)
 }

@@ -108,9 +108,9 @@ pub fn place(out: &mut [u8], seed: SegmentSeed, place: Place, before: Digest, ba
         reserved: 0.into(),
     };
     placement.checksum = placement.sum(seed, batch.checksum()).into();
+    frame(out, EntryKind::Batch, seed, PLACEMENT_BYTES + batch.bytes().len(), 0);
     out[ENTRY_HEADER_BYTES..BATCH_AT].copy_from_slice(placement.as_bytes());
     out[BATCH_AT..][..batch.bytes().len()].copy_from_slice(batch.bytes());
-    frame(out, EntryKind::Batch, seed, PLACEMENT_BYTES + batch.bytes().len(), 0);
     digest
 }
 

@@ -86,15 +86,16 @@ impl Life {
     /// A shard that recovery opened.
     pub(super) fn new(recovered: RecoveredShard, disk: Disk) -> Self {
         let geometry = recovered.ring.geometry();
+        let seed = JournalSeed::new(recovered.generation, recovered.shard);
         Self {
+            seed,
             shard: recovered.shard,
-            seed: JournalSeed::new(recovered.generation, recovered.shard),
             ring: recovered.ring,
             catalog: recovered.catalog,
             pool: ChunkPool::new(1 << 20),
             segments: BTreeMap::new(),
             tables: BTreeMap::new(),
-            group: OpenGroup::new(geometry.group_bytes_max()),
+            group: OpenGroup::new(seed, geometry.group_bytes_max()),
             bodies: Vec::new(),
             next_sequence: 0,
             durable: disk.clone(),
@@ -103,7 +104,7 @@ impl Life {
     }
 
     fn queue(&mut self, line: DirectoryEntry, body: Vec<u8>) {
-        self.group.add(line);
+        self.group.add(line, &body);
         self.bodies.push(body);
     }
 
@@ -243,7 +244,7 @@ impl Life {
         let slot = self.ring.slot(length as u64).expect("room in the ring");
         let mut buffer = AlignedBuffer::zeroed(length);
         let mut bodies = self.bodies.iter().filter(|body| !body.is_empty());
-        let closed = self.group.close(self.seed, slot, &mut buffer, |_, out| {
+        let closed = self.group.close(slot, &mut buffer, |_, out| {
             out.copy_from_slice(bodies.next().expect("a body for each"));
         });
         self.group.clear();
