@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use sealog_engine::io::wake_latency;
+
 use super::summary::Host;
 
 impl Host {
@@ -18,6 +20,7 @@ impl Host {
                 "" => "none".to_owned(),
                 governor => governor.to_owned(),
             },
+            wake_latency_us: wake_latency::current_us(),
         }
     }
 }

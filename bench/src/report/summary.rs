@@ -49,6 +49,10 @@ pub struct Host {
     pub memory_bytes: u64,
     /// Frequency governor of the first core; `none` where the machine has none.
     pub governor: String,
+    /// The longest time, in microseconds, that a sleeping core may take to wake, by the kernel's PM QoS; `null` if nobody bounds it, or it
+    /// cannot be read.
+    #[serde(default)]
+    pub wake_latency_us: Option<u32>,
 }
 
 /// One stretch of load under the same settings.

@@ -7,6 +7,8 @@
 //! files            a shard's file operations, each a few steps on the ring
 //! journal_writer   one journal group at a time, by the way that `calibrate` found best on this device
 //! floor, device    what the device itself can do, and what it says about itself
+//! cpu, clock       cores and time
+//! wake_latency     bounds the time in which sleeping cores wake, while the node runs
 //! bell             an eventfd: how completions wake an executor
 //! ```
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -28,6 +30,7 @@ pub mod probe;
 pub mod ring;
 mod shard_loop;
 pub mod store;
+pub mod wake_latency;
 
 #[cfg(test)]
 mod testing;

@@ -24,6 +24,7 @@ use super::mesh::{self, Mesh};
 use super::metrics::ShardMetrics;
 use super::shard_loop::{Parts, ShardLoop};
 use super::store::{DirectoryLock, DiskStore, LockError, lock};
+use super::wake_latency::{WakeLatency, WakeLatencyError};
 use crate::api::config::{ConfigError, EngineConfig};
 use crate::api::port::{DataFile, Replies, ShardService};
 use crate::controller::controller::Controller;
@@ -47,6 +48,9 @@ pub struct NodeConfig {
     pub sync: SyncSetting,
     /// The core of each shard; `None` takes the first that this process may use.
     pub cpus: Option<Vec<usize>>,
+    /// The longest time, in microseconds, that a sleeping core of this machine may take to wake while the node runs; `None` leaves it as
+    /// it is.
+    pub wake_latency_us: Option<u32>,
 }
 
 /// What a function that serves the network is told of its shard.
@@ -78,6 +82,8 @@ pub enum StartError {
     Calibrate(#[from] FloorError),
     #[error("cannot see which cores this process may use: {0}")]
     Cores(io::Error),
+    #[error(transparent)]
+    WakeLatency(#[from] WakeLatencyError),
     #[error("{shards} shards need a core each, and {found} are there")]
     TooFewCores { shards: u16, found: usize },
     #[error("cannot start {shard} on core {cpu}: {cause}")]
@@ -105,6 +111,7 @@ pub struct Node {
     stops: Vec<flume::Sender<()>>,
     facts: NodeFacts,
     metrics: Vec<Arc<ShardMetrics>>,
+    _wake_latency: Option<WakeLatency>,
     _lock: DirectoryLock,
 }
 
@@ -132,6 +139,7 @@ impl Node {
         std::fs::create_dir_all(root).map_err(|error| StartError::Directory { path: root.clone(), error })?;
         let lock = lock(root)?;
         let cpus = choose_cpus(config)?;
+        let wake_latency = config.wake_latency_us.map(WakeLatency::bound).transpose()?;
         let mut store = DiskStore::new(root.clone());
         let recovered = recover_node(&mut store, &config.engine, fresh())?;
         let calibration = calibrate(root, config.sync, &cpus)?;
@@ -144,7 +152,14 @@ impl Node {
             calibration,
             cpus,
         };
-        let mut node = Self { executors: Vec::new(), stops: Vec::new(), facts, metrics: Vec::new(), _lock: lock };
+        let mut node = Self {
+            executors: Vec::new(),
+            stops: Vec::new(),
+            facts,
+            metrics: Vec::new(),
+            _wake_latency: wake_latency,
+            _lock: lock,
+        };
         match node.spawn(config, &store, recovered, serve) {
             Ok(()) => Ok(node),
             Err(error) => {

@@ -103,12 +103,7 @@ impl OpenGroup {
     ///
     /// # Panics
     /// If `out` is shorter than [`length`](Self::length).
-    pub fn close(
-        &self,
-        slot: Slot,
-        out: &mut [u8],
-        mut fill: impl FnMut(usize, &mut [u8]),
-    ) -> ClosedGroup {
+    pub fn close(&self, slot: Slot, out: &mut [u8], mut fill: impl FnMut(usize, &mut [u8])) -> ClosedGroup {
         let layout = GroupLayout::of(self.directory.len(), self.body_bytes);
         let out = &mut out[..layout.length];
         let (body, rest) = out[layout.body..].split_at_mut(self.body_bytes);

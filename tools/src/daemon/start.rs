@@ -85,6 +85,7 @@ pub(crate) fn start(settings: &Settings, http: Option<SocketAddr>) -> Result<Run
         engine: settings.engine.clone(),
         sync: settings.sync,
         cpus: (!settings.cpus.is_empty()).then(|| settings.cpus.clone()),
+        wake_latency_us: None,
     };
     let node = Node::start(&config, &serve_on(port.address, shards)).map_err(failure)?;
     let facts = facts(node.facts(), dir, port.address, http, shards);
@@ -167,6 +168,7 @@ fn failure(error: StartError) -> Failure {
         | StartError::Lock(_)
         | StartError::Calibrate(_)
         | StartError::Cores(_)
+        | StartError::WakeLatency(_)
         | StartError::Executor { .. }
         | StartError::Shard { .. } => Exit::Failed,
     };
