@@ -206,6 +206,7 @@ impl World {
             return Ok(());
         }
         self.act(number)?;
+        self.close_condemned(number);
         let client = &mut self.clients[number];
         let now = client.now(at_ns);
         while let Some((link, _)) = client.application.core().links().wanted(now) {
@@ -225,6 +226,18 @@ impl World {
         }
         self.arm_client(number);
         Ok(())
+    }
+
+    /// Closes what the core has given up.
+    fn close_condemned(&mut self, number: usize) {
+        let client = &mut self.clients[number];
+        let now = client.now(self.queue.now_ns());
+        while let Some(link) = client.application.core().links().condemned() {
+            if let Some(id) = client.connection(link).take() {
+                self.network.close_by_client(&mut self.queue, id);
+            }
+            client.application.core().closed(now, link);
+        }
     }
 
     fn arm_client(&mut self, number: usize) {

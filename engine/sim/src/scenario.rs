@@ -196,6 +196,9 @@ impl World {
                 self.crash(fault);
             }
             self.read_all()?;
+            if self.damaged_beyond_start() {
+                break;
+            }
         }
         Ok(())
     }
@@ -354,6 +357,9 @@ impl World {
             let waiting = readers.iter().filter(|reader| !self.reader_is_done(**reader)).count() as u64;
             if waiting == 0 {
                 break;
+            }
+            if self.damaged_beyond_start() {
+                return Ok(());
             }
             if !self.step(until_ns)? {
                 let since_ms = READ_MAX_NS / MILLISECOND_NS;
