@@ -54,6 +54,8 @@ pub enum Violation {
     ServedFromHole { range: RangeId, offset: Offset, end: Offset, gap: Gap },
     #[error("one history: {range} tells a hole {gap:?} over the batch at {offset} that was read")]
     HoleOverRead { range: RangeId, offset: Offset, gap: Gap },
+    #[error("one history: {range} gives [{offset}, {end}) to a batch, where [{held}, {held_end}) may have been stored")]
+    GivenAgain { range: RangeId, offset: Offset, end: Offset, held: Offset, held_end: Offset },
     #[error("one history: {range} ends at {end}, and ended at {was}")]
     EndWentBack { range: RangeId, end: Offset, was: Offset },
     #[error("nothing silent: {range} asked from {asked} goes on at {found}, where {expected} was to come")]

@@ -51,6 +51,14 @@ pub struct DiskProfile {
     pub sync_covers_write_only: bool,
 }
 
+/// A journal group that was in flight when its process ended.
+pub struct TornGroup {
+    pub file: DataFile,
+    pub position: u64,
+    /// What was to be written.
+    pub bytes: Vec<u8>,
+}
+
 /// Names one file's bytes: a name may be given to other bytes while the old ones are still what a power cut would bring back.
 type FileId = u64;
 
@@ -73,6 +81,7 @@ pub struct Disk {
     full: bool,
     syncs_to_fail: u32,
     writes_to_fail: u32,
+    torn: Vec<TornGroup>,
 }
 
 impl Disk {
@@ -95,6 +104,7 @@ impl Disk {
             full: false,
             syncs_to_fail: 0,
             writes_to_fail: 0,
+            torn: Vec::new(),
         }
     }
 
@@ -150,6 +160,19 @@ impl Disk {
     /// The next `count` writes fail after any part of their bytes: beyond what the model survives.
     pub fn fail_writes(&mut self, count: u32) {
         self.writes_to_fail = count;
+    }
+
+    /// The groups that were in flight at crashes since this was last asked.
+    pub fn take_torn(&mut self) -> Vec<TornGroup> {
+        std::mem::take(&mut self.torn)
+    }
+
+    /// What a file now holds of `length` bytes at a position; fewer if it is shorter.
+    #[must_use]
+    pub fn peek(&self, file: DataFile, position: u64, length: usize) -> &[u8] {
+        let bytes = self.listed.get(&file).map_or(&[][..], |id| self.files[id].cached());
+        let from = flight::place(position).min(bytes.len());
+        &bytes[from..(from + length).min(bytes.len())]
     }
 
     /// All that is listed, by name, with its cached bytes: for tests and for a look at a failed seed.

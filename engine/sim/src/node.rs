@@ -11,6 +11,7 @@
 mod perform;
 mod service;
 mod start;
+mod torn;
 
 pub use start::StartError;
 
@@ -23,7 +24,7 @@ use sealog_engine::controller;
 use sealog_engine::replica::message::{ToController, ToReplica};
 use sealog_engine::shard;
 use sealog_engine::shard::event::FileToken;
-use sealog_engine::types::{ClusterId, DiskId, Epoch, Now, Offset, RangeId, ShardId};
+use sealog_engine::types::{ClusterId, DiskId, Epoch, Generation, Now, Offset, RangeId, ShardId};
 use sealog_net::session::Handshake;
 
 use crate::check::{Checks, Mode};
@@ -110,6 +111,7 @@ struct ShardHost {
 
 /// A running process.
 struct Process {
+    generation: Generation,
     shards: Vec<ShardHost>,
     controller: controller::Controller,
     controller_timer_ns: Option<u64>,
@@ -128,6 +130,8 @@ pub struct Node {
     random: Random,
     config: EngineConfig,
     identity: Identity,
+    /// Groups that were in flight when a process ended, until one has opened what they left.
+    torn: Vec<torn::Torn>,
     /// Opened, and not begun.
     opened: Option<start::Opened>,
     process: Option<Process>,
@@ -136,6 +140,9 @@ pub struct Node {
     shard_commands: shard::command::Commands,
     controller_commands: controller::command::Commands,
 }
+
+/// What is not counted at admission: producer tables, footers and roll marks.
+const UNWRITTEN_SLACK: u64 = 512 << 10;
 
 /// Drawn once for a data directory.
 #[derive(Clone, Copy, Debug)]
@@ -158,6 +165,7 @@ impl Node {
             random,
             config,
             identity,
+            torn: Vec::new(),
             opened: None,
             process: None,
             incarnation: 0,
@@ -210,8 +218,18 @@ impl Node {
     /// The process ends, now.
     pub fn crash(&mut self, fault: Fault) -> CutReport {
         self.opened = None;
-        self.process = None;
-        if fault == Fault::PowerCut { self.disk.cut_power() } else { self.disk.kill() }
+        let generation = self.process.take().map(|process| process.generation);
+        let report = if fault == Fault::PowerCut { self.disk.cut_power() } else { self.disk.kill() };
+        let torn = self.disk.take_torn().into_iter();
+        self.torn.extend(torn.filter_map(|group| Some(torn::Torn { group, generation: generation? })));
+        report
+    }
+
+    /// Bytes that the running process may have taken and not yet written to segments, and the bound of it.
+    #[must_use]
+    pub fn unwritten(&self) -> (u64, u64) {
+        let bound = self.config.memory_bytes / 2 + UNWRITTEN_SLACK;
+        (self.count(|counters| counters.unwritten_bytes), u64::from(self.config.shards) * bound)
     }
 
     /// Counters of all shards, summed by `of`.

@@ -283,6 +283,16 @@ impl World {
         while self.history.waiting() > 0 && self.step(until_ns)? {}
         let since_ms = (self.queue.now_ns() - now_ns) / MILLISECOND_NS;
         self.checks.progress.nothing_waits("a send to end", self.history.waiting(), since_ms)?;
+        let started_by_ns = self.queue.now_ns() + READ_MAX_NS;
+        while !self.node.is_up() && !self.damaged_beyond_start() {
+            if !self.step(started_by_ns)? {
+                return Err(Violation::Stuck {
+                    what: "the node to start",
+                    waiting: 1,
+                    since_ms: READ_MAX_NS / MILLISECOND_NS,
+                });
+            }
+        }
         // Every client that was waiting to connect again has done so.
         let until_ns = self.queue.now_ns() + RECONNECT_MS * MILLISECOND_NS;
         while self.step(until_ns)? {}
@@ -378,6 +388,7 @@ impl World {
             self.coverage.checker(name, count);
         }
         let fates = self.history.fates();
+        self.coverage.client("held when stopped", self.checks.one_history.held);
         self.coverage.client("records sent", self.history.records_sent());
         self.coverage.client("stored", fates[0]);
         self.coverage.client("not stored", fates[1]);

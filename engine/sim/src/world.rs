@@ -88,6 +88,7 @@ pub struct World {
     pub(crate) disk_held: Option<Vec<Happening>>,
     /// Events since the time last moved.
     spins: u64,
+    next_sample: u64,
 }
 
 /// What a run is made of.
@@ -105,6 +106,8 @@ pub struct Parts {
 
 /// The longest time between a crash and the next start.
 const RESTART_MS_MAX: u64 = 50;
+/// Events between two looks at memory.
+const EVENTS_A_SAMPLE: u64 = 256;
 /// Events in one instant above which time stands still.
 const SPINS_MAX: u64 = 100_000;
 
@@ -137,6 +140,7 @@ impl World {
             refused_to_start: false,
             disk_held: None,
             spins: 0,
+            next_sample: 0,
             random: random.fork("world"),
         }
     }
@@ -157,12 +161,24 @@ impl World {
         if let Some(violation) = self.checks.found.take() {
             return Err(violation);
         }
+        if self.trace.events() >= self.next_sample {
+            self.next_sample = self.trace.events() + EVENTS_A_SAMPLE;
+            self.sample_memory()?;
+        }
         if self.node.is_up()
             && let Some(fault) = self.faults.take_crash(self.node.life_events())
         {
             self.crash(fault);
         }
         Ok(true)
+    }
+
+    fn sample_memory(&mut self) -> Result<(), Violation> {
+        let (unwritten, bound) = self.node.unwritten();
+        self.checks.memory.sample("bytes that are not in a segment", unwritten, bound)?;
+        let a_connection = u64::from(self.node.config().batch_bytes_max) * 2 + (64 << 10);
+        let bound = self.network.len() as u64 * a_connection;
+        self.checks.memory.sample("bytes of receive buffers", self.network.node_memory(), bound)
     }
 
     fn dispatch(&mut self, happening: Happening) -> Result<(), Violation> {
@@ -260,7 +276,7 @@ impl World {
             self.node.disk.stop_after_calls(calls);
         }
         self.trace.say(self.queue.now_ns(), || "---- start".to_owned());
-        let opened = self.node.open();
+        let opened = self.node.open(&mut self.checks);
         self.trace.event(self.queue.now_ns(), 8, self.node.disk.calls());
         if self.node.disk.take_stopped() {
             self.coverage.fault(Fault::StopInRecovery);
@@ -418,6 +434,9 @@ impl World {
     }
 
     fn small_fault(&mut self) -> Result<(), Violation> {
+        if self.faults.weather.fault_every_us == 0 {
+            return Ok(());
+        }
         let fault = self.faults.small();
         self.inflict(fault)?;
         if let Some(next_ns) = self.faults.next_small_ns() {

@@ -1,4 +1,6 @@
-//! One history: for one (range, offset) whatever is served is the same, for ever, and a hole that was told stays a hole.
+//! One history: for one (range, offset) whatever is served is the same, for ever, and a hole that was told stays a hole. What was
+//! being written when a process ended, and whose header the medium holds, may have been acknowledged for all that the node knows:
+//! those offsets are never given to anything else.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +17,8 @@ struct Served {
     /// By first offset.
     gaps: BTreeMap<u64, Gap>,
     end: u64,
+    /// Batches that may have been stored, by first offset: end and digest.
+    held: BTreeMap<u64, (u64, u64)>,
 }
 
 /// The checker.
@@ -22,6 +26,8 @@ struct Served {
 pub struct OneHistory {
     /// Batches and gaps that had been served before.
     pub checked: u64,
+    /// Batches that may have been stored when a process ended.
+    pub held: u64,
     ranges: BTreeMap<RangeId, Served>,
 }
 
@@ -51,8 +57,30 @@ impl OneHistory {
         {
             return Err(Violation::ServedFromHole { range, offset, end, gap: *gap });
         }
+        if let Some((held, (held_end, held_digest))) = served.held.range(..end.0).next_back()
+            && *held_end > offset.0
+        {
+            self.checked += 1;
+            if (*held, *held_end, *held_digest) != (offset.0, end.0, digest) {
+                return Err(Violation::GivenAgain {
+                    range,
+                    offset,
+                    end,
+                    held: Offset(*held),
+                    held_end: Offset(*held_end),
+                });
+            }
+        }
         served.batches.insert(offset.0, (end.0, digest));
         Ok(())
+    }
+
+    /// The medium holds the header of a group, and with it the knowledge that this batch may have been stored.
+    pub fn may_hold(&mut self, range: RangeId, offset: Offset, end: Offset, digest: u64) {
+        let served = self.ranges.entry(range).or_default();
+        // An earlier try at the same offsets left nothing that the node could know of.
+        served.held.insert(offset.0, (end.0, digest));
+        self.held += 1;
     }
 
     /// A range told a hole. What damage took may have been read before.

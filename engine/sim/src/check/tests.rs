@@ -165,6 +165,17 @@ fn a_range_that_serves_something_else_at_an_offset_is_found() {
 }
 
 #[test]
+fn an_offset_that_may_have_been_stored_and_is_given_again_is_found() {
+    let mut history = one_history::OneHistory::default();
+    history.may_hold(RANGE, Offset(3), Offset(5), 7);
+    history.batch(RANGE, Offset(3), Offset(5), 7).unwrap();
+    let mut history = one_history::OneHistory::default();
+    history.may_hold(RANGE, Offset(3), Offset(5), 7);
+    history.batch(RANGE, Offset(0), Offset(3), 1).unwrap();
+    assert!(matches!(history.batch(RANGE, Offset(3), Offset(4), 7), Err(Violation::GivenAgain { .. })));
+}
+
+#[test]
 fn a_call_that_ends_after_its_deadline_is_found() {
     let mut progress = progress::Progress::default();
     let slack_ns = progress::SLACK_MS * 1_000_000;

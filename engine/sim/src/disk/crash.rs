@@ -6,7 +6,7 @@ use sealog_engine::types::limits::BLOCK;
 
 use super::file::Keep;
 use super::flight::{Operation, place};
-use super::{Disk, FileId};
+use super::{Disk, FileId, TornGroup};
 
 /// What a crash did.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -34,6 +34,7 @@ impl Disk {
             match flight.operation {
                 Operation::Group { file, position, buffer, length, .. } => {
                     self.write_some(file, place(position), &buffer[..length]);
+                    self.torn.push(TornGroup { file, position, bytes: buffer[..length].to_vec() });
                 }
                 Operation::File(FileOperation::Write { file, position, buffer, length }) => {
                     self.write_some(file, place(position), &buffer[..length]);

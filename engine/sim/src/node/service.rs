@@ -10,6 +10,7 @@ use sealog_engine::types::time::MILLISECOND_NS;
 use sealog_engine::types::{Offset, RangeId, ShardId};
 use sealog_net::session::Handshake;
 
+use super::torn::digest_of;
 use super::{Around, Input, Mesh, Node, OwnedRequest};
 use crate::check::Violation;
 use crate::check::nothing_silent::Given;
@@ -164,7 +165,7 @@ impl Node {
             let at = batches.last().map_or(asked, |(_, end)| *end);
             let batch = batch.map_err(|_| Violation::Unverifiable { range, at })?;
             let (offset, end) = (batch.place().offset, batch.end());
-            let digest = xxhash_rust::xxh3::xxh3_64_with_seed(batch.batch().bytes(), offset.0);
+            let digest = digest_of(offset, batch.batch().bytes());
             around.trace.mix(digest);
             around.checks.one_history.batch(range, offset, end, digest)?;
             batches.push((offset, end));

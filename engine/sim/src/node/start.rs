@@ -12,7 +12,9 @@ use sealog_engine::types::{Generation, ShardId};
 use sealog_net::session::{Handshake, NodeIdentity, SessionLimits};
 use thiserror::Error;
 
+use super::torn::MayHold;
 use super::{Around, Node, Process, ShardHost};
+use crate::check::Checks;
 use crate::random::Random;
 
 /// Why a process does not start.
@@ -61,16 +63,22 @@ impl Node {
     ///
     /// # Errors
     /// It refuses to start, or the machine stopped in a call to the store.
-    pub fn open(&mut self) -> Result<u64, StartError> {
+    pub fn open(&mut self, checks: &mut Checks) -> Result<u64, StartError> {
         self.config.check().expect("the configuration can work");
         let fresh = Fresh {
             cluster: self.identity.cluster,
             disk: self.identity.disk,
             generation: Generation(self.random.word()),
         };
+        let held: Vec<_> = self.torn.iter().flat_map(|torn| torn.may_hold(&self.disk)).collect();
         let opened = open(&mut self.disk, &self.config, fresh, &mut self.random);
         let spent_ns = self.disk.take_spent_ns();
         self.opened = Some(opened?);
+        // What it found it now knows for ever.
+        self.torn.clear();
+        for MayHold { range, offset, end, digest } in held {
+            checks.one_history.may_hold(range, offset, end, digest);
+        }
         self.incarnation += 1;
         Ok(spent_ns)
     }
@@ -90,6 +98,7 @@ impl Node {
             .map(|shard| ShardHost { shard: Shard::open(shard, &self.config), timer_ns: None })
             .collect();
         self.process = Some(Process {
+            generation: recovered.generation,
             shards,
             controller,
             controller_timer_ns: None,

@@ -265,7 +265,7 @@ impl ScriptWorld {
         }
         if let Some(calls) = directive.number("stop")? {
             self.world.node.disk.stop_after_calls(calls);
-            let opened = self.world.node.open();
+            let opened = self.world.node.open(&mut self.world.checks);
             let stopped = self.world.node.disk.take_stopped();
             if opened.is_ok() {
                 self.world.stop_node(Fault::Kill);
