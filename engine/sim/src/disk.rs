@@ -82,6 +82,10 @@ pub struct Disk {
     syncs_to_fail: u32,
     writes_to_fail: u32,
     torn: Vec<TornGroup>,
+    /// So many sectors of each write that does not come to its end are done; `None`: chance says.
+    tear_at: Option<u64>,
+    /// What a power cut keeps; `None`: chance says.
+    keep_at_cut: Option<Keep>,
 }
 
 impl Disk {
@@ -105,6 +109,8 @@ impl Disk {
             syncs_to_fail: 0,
             writes_to_fail: 0,
             torn: Vec::new(),
+            tear_at: None,
+            keep_at_cut: None,
         }
     }
 
@@ -160,6 +166,16 @@ impl Disk {
     /// The next `count` writes fail after any part of their bytes: beyond what the model survives.
     pub fn fail_writes(&mut self, count: u32) {
         self.writes_to_fail = count;
+    }
+
+    /// Of each write that does not come to its end the first `sectors` are done; `None`: chance says which.
+    pub fn tear_at(&mut self, sectors: Option<u64>) {
+        self.tear_at = sectors;
+    }
+
+    /// What a power cut keeps of what was not durable; `None`: chance says.
+    pub fn keep_at_cut(&mut self, keep: Option<Keep>) {
+        self.keep_at_cut = keep;
     }
 
     /// The groups that were in flight at crashes since this was last asked.

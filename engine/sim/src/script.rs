@@ -14,12 +14,13 @@
 //! | `node [seed=N] [shards=N] [marker_us=N] [fua]` | must come first: an empty disk | `ready` |
 //! | `topic NAME [ranges=N]` | makes a topic | `made` |
 //! | `writer NAME topic=T [timeout_ms=N]` | begins a writer | `ready` |
-//! | `send WRITER key=K value=V [count=N]` | hands records to its client | each record |
+//! | `send WRITER [key=K] value=V [count=N] [bytes=N]` | hands records to its client, values filled up to so many bytes | each record |
 //! | `run ms=N` | lets time pass | nothing |
 //! | `settle [ms=N]` | lets time pass until all records are told | each record told since the last time |
 //! | `hold disk` / `release disk` | completions of the disk wait | nothing |
 //! | `reset` | every connection breaks | nothing |
-//! | `crash kill` / `crash power [keep=nothing or everything or writes or sectors]` | the process ends | `down` |
+//! | `crash kill [sectors=N]` | the process ends; of each write in flight the first N sectors are done | `down` |
+//! | `crash power [keep=nothing or everything or writes or sectors] [sectors=N]` | the power is cut | `down` |
 //! | `start [shards=N] [stop=CALLS]` | a process starts, or is stopped in its n-th call to the store | `up` or `stopped` |
 //! | `jump ms=N` | the wall clock jumps | nothing |
 //! | `read topic=T` | reads all | key and value of each record, and gaps |
@@ -85,29 +86,40 @@ pub fn run_file(path: &Path) -> bool {
     }
 }
 
-/// Runs a script. Returns the blocks that went otherwise: their lines, what was expected, and what was found.
+/// A block that went otherwise: its line, what was expected, and what was found.
+pub type Difference = (usize, String, String);
+
+/// Runs a script. Returns the blocks that went otherwise.
 ///
 /// # Errors
 /// The script cannot be run to its end, or a promise was broken.
-pub fn check_file(path: &Path) -> Result<Vec<(usize, String, String)>, ScriptError> {
+pub fn check_file(path: &Path) -> Result<Vec<Difference>, ScriptError> {
     let io = |source| ScriptError::Io { path: path.to_owned(), source };
     let text = std::fs::read_to_string(path).map_err(io)?;
-    let blocks = parse(&text);
-    let mut world = None;
-    let mut differences = Vec::new();
-    let mut updated = String::new();
-    for block in &blocks {
-        let found = run_block(block, &mut world)?;
-        updated += &format!("{}{}\n----\n{found}\n", block.before, block.directive);
-        if found != block.expected {
-            differences.push((block.line, block.expected.clone(), found));
-        }
-    }
+    let (differences, updated) = check_text(&text)?;
     if std::env::var_os(UPDATE).is_some() {
-        std::fs::write(path, updated.trim_end().to_owned() + "\n").map_err(io)?;
+        std::fs::write(path, updated).map_err(io)?;
         return Ok(Vec::new());
     }
     Ok(differences)
+}
+
+/// The same for the text of a script; gives besides the text as it would be if it expected what was found.
+///
+/// # Errors
+/// The script cannot be run to its end, or a promise was broken.
+pub fn check_text(text: &str) -> Result<(Vec<Difference>, String), ScriptError> {
+    let mut world = None;
+    let mut differences = Vec::new();
+    let mut updated = String::new();
+    for block in parse(text) {
+        let found = run_block(&block, &mut world)?;
+        updated += &format!("{}{}\n----\n{found}\n", block.before, block.directive);
+        if found != block.expected {
+            differences.push((block.line, block.expected, found));
+        }
+    }
+    Ok((differences, updated.trim_end().to_owned() + "\n"))
 }
 
 fn run_block(block: &Block, world: &mut Option<ScriptWorld>) -> Result<String, ScriptError> {

@@ -61,17 +61,13 @@ impl Disk {
 
     /// The power is cut: only what is durable is sure to stay, and chance says what else does.
     pub fn cut_power(&mut self) -> CutReport {
-        let keep = match self.random.below(10) {
-            0..4 => Keep::Nothing,
-            4 => Keep::Everything,
-            5..8 => Keep::AnyWrites,
-            _ => Keep::AnySectors,
+        let keep = match (self.keep_at_cut, self.random.below(10)) {
+            (Some(keep), _) => keep,
+            (None, 0..4) => Keep::Nothing,
+            (None, 4) => Keep::Everything,
+            (None, 5..8) => Keep::AnyWrites,
+            (None, _) => Keep::AnySectors,
         };
-        self.cut_power_keeping(keep)
-    }
-
-    /// The same, with a say in what stays of what was not durable.
-    pub fn cut_power_keeping(&mut self, keep: Keep) -> CutReport {
         let mut report = self.kill();
         self.cut_names(keep, &mut report);
         let mut random = self.random.clone();

@@ -139,11 +139,12 @@ impl Disk {
     pub(super) fn write_some(&mut self, file: DataFile, position: usize, bytes: &[u8]) {
         let mut random = self.random.clone();
         let count = bytes.len().div_ceil(super::SECTOR) as u64;
-        let (prefix, scattered) = match random.below(4) {
-            0 => (0, false),
-            1 => (count, false),
-            2 => (random.between(0, count), false),
-            _ => (0, true),
+        let (prefix, scattered) = match (self.tear_at, random.below(4)) {
+            (Some(sectors), _) => (sectors, false),
+            (None, 0) => (0, false),
+            (None, 1) => (count, false),
+            (None, 2) => (random.between(0, count), false),
+            (None, _) => (0, true),
         };
         if let Ok(file) = self.file(file) {
             for (index, sector) in super::file::sectors(bytes.len()).enumerate() {

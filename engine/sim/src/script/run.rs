@@ -184,9 +184,11 @@ impl ScriptWorld {
         let value = directive.text("value")?.to_owned();
         let key = directive.text_or("key", "key").to_owned();
         let now = self.world.clients[client].clock.read(self.world.queue.now_ns());
+        let bytes = directive.number("bytes")?.unwrap_or(0);
         let mut out = String::new();
         for number in 0..directive.number("count")?.unwrap_or(1u32) {
-            let value = if number == 0 { value.clone() } else { format!("{value}{number}") };
+            let mut value = if number == 0 { value.clone() } else { format!("{value}{number}") };
+            value.extend(std::iter::repeat_n('.', bytes - value.len().min(bytes)));
             let record = Record { key: Some(key.as_bytes()), value: Some(value.as_bytes()), ..Record::default() };
             let sent = self.producer(client).send(now, &record);
             match sent {
@@ -244,6 +246,7 @@ impl ScriptWorld {
             "power" => Fault::PowerCut,
             word => return Err(ScriptError::Word { line: directive.line, word: word.to_owned() }),
         };
+        self.world.node.disk.tear_at(directive.number("sectors")?);
         if fault == Fault::PowerCut {
             let keep = match directive.text_or("keep", "nothing") {
                 "nothing" => Keep::Nothing,
@@ -252,10 +255,12 @@ impl ScriptWorld {
                 "sectors" => Keep::AnySectors,
                 word => return Err(ScriptError::Word { line: directive.line, word: word.to_owned() }),
             };
-            self.world.node.disk.cut_power_keeping(keep);
+            self.world.node.disk.keep_at_cut(Some(keep));
         }
         self.world.disk_held = None;
         self.world.stop_node(fault);
+        self.world.node.disk.tear_at(None);
+        self.world.node.disk.keep_at_cut(None);
         Ok("down\n".to_owned())
     }
 
@@ -297,7 +302,8 @@ impl ScriptWorld {
                     Delivery::Record { record, .. } => {
                         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                         let key = record.key.key().map_or_else(|| "-".to_owned(), text);
-                        writeln!(out, "{key} {}", record.value.map_or_else(|| "-".to_owned(), text))
+                        let value = record.value.map_or_else(|| "-".to_owned(), text);
+                        writeln!(out, "{key} {}", value.trim_end_matches('.'))
                     }
                     Delivery::Gap { gap, .. } => {
                         writeln!(out, "gap {} {} {:?}", gap.from, gap.to, gap.cause)
