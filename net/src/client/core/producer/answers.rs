@@ -3,9 +3,12 @@
 //! | refusal's advice | what happens to the range |
 //! |---|---|
 //! | same | everything from the refused batch on is sent again, in order |
-//! | after delay | the same, not before the delay is over |
+//! | after delay | the same, not before the delay is over; the delay doubles with each try that is refused |
 //! | after refresh | the same, with the route that the refusal carries, or else when routes have come |
 //! | never | the batch ends with the refusal's outcome; what follows goes on in the next run |
+//!
+//! A range that was refused three times in a row is tried with one batch at a time until one is stored: what a node cannot take yet it need
+//! not refuse for each batch that waits.
 //!
 //! Two refusals are looked at by name. *Sealed* carries what settles all at once. *Unknown producer* for a batch with earlier ones
 //! unsettled is only out of order; for the first unsettled one it says that nothing of the run is stored there, and the next run
@@ -31,6 +34,8 @@ use crate::wire::refusal::Refused;
 const STRIKE_MS_MIN: u64 = 5;
 /// Longest such wait.
 const STRIKE_MS_MAX: u64 = 1_000;
+/// An advised delay doubles so many times at most.
+const DELAY_DOUBLINGS: u32 = 5;
 /// Shortest wait before a refused control request is made again.
 const ASK_AGAIN_MS: u64 = 50;
 
@@ -174,7 +179,11 @@ impl Producer {
         let range = self.batches.get(slot).range;
         self.tell(slot, Outcome::Stored, 0);
         let entry = &mut self.ranges[range];
-        entry.strikes = 0;
+        if entry.strikes > 0 {
+            entry.strikes = 0;
+            self.mark_dirty(range);
+        }
+        let entry = &mut self.ranges[range];
         match entry.mode {
             Mode::Sending | Mode::Delayed { .. } | Mode::Refreshing | Mode::Gone => entry.pop_done(&mut self.batches),
             Mode::Draining | Mode::Leaving { .. } => self.advance(now, range),
@@ -255,6 +264,7 @@ impl Producer {
                 self.give_up_if_never(now, slot, refused);
                 if refused.outcome == Outcome::Stored {
                     self.ranges[range].pop_done(&mut self.batches);
+                    self.mark_dirty(range);
                 } else {
                     self.drain(now, range);
                 }
@@ -269,15 +279,28 @@ impl Producer {
         undone.unwrap_or(entry.queue.len())
     }
 
-    /// Everything from `position` on is sent again, after a delay: the one advised, or one that grows with each refusal.
+    /// Everything from `position` on is sent again, after a delay that grows with each refusal in a row: from the one advised, if one
+    /// was.
     fn send_again(&mut self, now: Now, range: usize, position: usize, delay_ms: Option<u32>) {
-        let delay_ns = match delay_ms {
-            Some(ms) => self.random.jitter(u64::from(ms.max(1)) * MILLISECOND_NS),
-            None => self.strike(range),
-        };
         let entry = &mut self.ranges[range];
         entry.go_back(&mut self.batches, position);
+        // What was sent together is refused together: that is one refusal.
+        if delay_ms.is_some() && matches!(entry.mode, Mode::Delayed { .. }) {
+            return;
+        }
+        let delay_ns = match delay_ms {
+            Some(ms) => self.strike_advised(range, ms),
+            None => self.strike(range),
+        };
         self.delay(now, range, delay_ns);
+    }
+
+    /// Counts a refusal, and gives the wait that it earns, in nanoseconds, where `ms` is what was advised.
+    fn strike_advised(&mut self, range: usize, ms: u32) -> u64 {
+        let entry = &mut self.ranges[range];
+        let wait_ms = u64::from(ms.max(1)) << entry.strikes.min(DELAY_DOUBLINGS);
+        entry.strikes += 1;
+        self.random.jitter(wait_ms * MILLISECOND_NS)
     }
 
     /// Sets a range to go on after a delay; at once, if it is 0.
@@ -297,25 +320,28 @@ impl Producer {
         self.random.jitter(wait_ms * MILLISECOND_NS)
     }
 
-    /// A range's route is not right: takes the newer one that the refusal carries, or asks.
+    /// A range's route is not right: takes the newer one that the refusal carries, or asks. What is news has not been tried: it counts
+    /// as no refusal.
     fn refresh(&mut self, now: Now, range: usize, refusal: Option<&Refusal>) {
-        let delay_ns = self.strike(range);
         let entry = &mut self.ranges[range];
         match refusal {
             Some(Refusal::StaleEpoch { current }) if *current > entry.epoch => {
                 entry.epoch = *current;
-                self.delay(now, range, delay_ns);
+                entry.strikes = 0;
+                self.delay(now, range, 0);
             }
             Some(Refusal::NotPrimary { route: Some(route) })
                 if route.range == entry.id && route.epoch > entry.epoch =>
             {
+                entry.strikes = 0;
                 if self.routing.update(std::slice::from_ref(route)) {
                     self.apply_routes(now);
                 }
-                self.delay(now, range, delay_ns);
+                self.delay(now, range, 0);
             }
             Some(_) | None => {
-                entry.mode = Mode::Refreshing;
+                let delay_ns = self.strike(range);
+                self.ranges[range].mode = Mode::Refreshing;
                 self.want_routes(now.monotonic_ns + delay_ns);
                 self.ask(now);
             }

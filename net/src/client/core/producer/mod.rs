@@ -340,7 +340,7 @@ impl Producer {
         if entry.mode != Mode::Sending || !self.links.is_up(entry.link) {
             return;
         }
-        while entry.sent < entry.queue.len() {
+        while entry.sent < entry.queue.len() && !entry.waits_for_a_try(&mut self.batches) {
             if entry.sent == entry.numbered {
                 entry.number(&mut self.batches);
             }

@@ -50,6 +50,9 @@ pub(super) enum Settle {
     },
 }
 
+/// Refusals in a row after which a range is tried with one batch at a time.
+const STRIKES_OF_DOUBT: u32 = 3;
+
 /// One range.
 #[derive(Debug)]
 pub(super) struct Range {
@@ -163,6 +166,12 @@ impl Range {
         (self.numbered, self.sent) = (0, 0);
         self.run = Run(self.run.0.checked_add(1).expect("a run fits 32 bits"));
         self.next = Sequence(0);
+    }
+
+    /// Whether it was refused so often that one batch at a time is enough to find out whether it takes any, and one is on its way.
+    pub(super) fn waits_for_a_try(&self, batches: &mut Batches) -> bool {
+        let is_tried = |slot: &usize| batches.get(*slot).state == BatchState::Sent;
+        self.strikes >= STRIKES_OF_DOUBT && self.queue.iter().take(self.sent).any(is_tried)
     }
 
     /// Whether some numbered batch has an answer still to come.

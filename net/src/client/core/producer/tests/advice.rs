@@ -79,6 +79,32 @@ fn after_a_delay_everything_from_the_refused_batch_on_is_sent_again() {
 }
 
 #[test]
+fn a_range_that_is_refused_again_and_again_is_tried_ever_later_and_with_one_batch_until_one_is_stored() {
+    let mut bench = Bench::ready(|_| ());
+    bench.send(&["a", "b", "c"]);
+    let mut seen = bench.produced();
+    let mut waits = vec![];
+    for tried in [3, 3, 3, 1, 1] {
+        assert_eq!(seen.len(), tried);
+        for batch in &seen {
+            bench.refuse(batch, Refusal::Opening { delay_ms: 2 });
+        }
+        let mut waited_ms = 0;
+        seen = vec![];
+        while seen.is_empty() {
+            bench.after_ms(1);
+            waited_ms += 1;
+            seen = bench.produced();
+        }
+        waits.push(waited_ms);
+    }
+    assert!(waits.windows(2).all(|pair| pair[0] < pair[1]) && waits[4] <= 40, "{waits:?}");
+    assert_eq!(sequences(&seen), [(0, 0)]);
+    bench.store(&seen[0]);
+    assert_eq!(sequences(&bench.produced()), [(0, 1), (0, 2)]);
+}
+
+#[test]
 fn unknown_producer_behind_an_unsettled_batch_is_only_out_of_order() {
     let mut bench = Bench::ready(|_| ());
     bench.send(&["a", "b"]);
