@@ -80,7 +80,7 @@ impl Shard {
         if self.groups.failed {
             return Err(Refusal::WriteFailed);
         }
-        if self.counters.unwritten_bytes + bytes as u64 > self.config.memory_bytes / 2 || !self.groups.admits() {
+        if self.counters.unwritten_bytes + bytes as u64 > self.config.memory_bytes / 2 || !self.groups.admits(bytes) {
             self.counters.produce_overloaded += 1;
             return Err(Refusal::Overloaded { delay_ms: OVERLOADED_DELAY_MS });
         }

@@ -86,10 +86,14 @@ impl Groups {
             && (!self.queue.is_empty() || !self.open.is_empty() || self.under_way.is_some_and(|group| !group.marker))
     }
 
-    /// Whether the journal has room for produce: the last eighth of the ring is for promises, seals, roll marks and checkpoints.
-    pub(super) fn admits(&self) -> bool {
-        let open = if self.open.is_empty() { 0 } else { self.open.length() as u64 };
-        self.ring.admits(open + self.queue.bytes() + 2 * BLOCK as u64)
+    /// Whether the journal has room for `bytes` of produce more: the last eighth of the ring is for promises, seals, roll marks and
+    /// checkpoints. All that waits is counted as it will lie in its groups: a checkpoint cuts behind it, so if it did not fit, the cut
+    /// would never be passed, nothing released, and the shard would stand still.
+    pub(super) fn admits(&self, bytes: usize) -> bool {
+        let open = if self.open.is_empty() { 0 } else { self.open.length() };
+        let bodies = self.queue.bytes() + (open + bytes) as u64;
+        let groups = bodies / self.ring.geometry().group_bytes_max() as u64 + 1;
+        self.ring.admits(bodies + groups * BLOCK as u64)
     }
 
     /// Nothing that is taken from now on joins a group with what waits.

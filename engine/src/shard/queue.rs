@@ -12,6 +12,7 @@
 
 use std::collections::VecDeque;
 
+use crate::format::journal::DIRECTORY_ENTRY_BYTES;
 use crate::segment::appender::Placed;
 use crate::shard::range::{RangeSlot, TailSlot};
 use crate::types::{RangeId, SegmentId};
@@ -72,9 +73,9 @@ impl Queue {
         self.waiting.is_empty()
     }
 
-    /// Bytes of bodies that wait.
+    /// Bytes that what waits takes in groups: bodies, and each entry's line in the directory and in its repetition.
     pub(super) fn bytes(&self) -> u64 {
-        self.waiting_bytes
+        self.waiting_bytes + (self.waiting.len() * 2 * DIRECTORY_ENTRY_BYTES) as u64
     }
 
     /// The first entry, if the next group may hold it.

@@ -368,3 +368,30 @@ fn an_idle_journal_gets_a_marker_that_nobody_waits_for() {
     rig.durable(Ok(()));
     assert_eq!(rig.replies, [Response::Stored(Stored { records: 1, repeat: false })]);
 }
+
+#[test]
+fn what_waits_fits_the_journal_however_small_its_batches_are() {
+    let mut rig = Rig::new(64 << 20);
+    rig.warm();
+    let mut sequence = 0;
+    for _ in 0..3 {
+        let first = sequence;
+        // The first group is under way all the while.
+        let overloaded = loop {
+            rig.produce(sequence, b"x");
+            rig.give(Event::Flush);
+            if let Some(refused) = rig.replies.pop() {
+                break refused;
+            }
+            sequence += 1;
+        };
+        assert!(matches!(overloaded, Response::Refused(Refusal::Overloaded { .. })), "{overloaded:?}");
+        for _ in 0..1_000 {
+            rig.settle();
+        }
+        assert!(!rig.shard.is_busy(), "batches {first}..{sequence} found no room");
+        let stored = Response::Stored(Stored { records: 1, repeat: false });
+        let replies = std::mem::take(&mut rig.replies);
+        assert!(replies.len() as u64 == sequence - first && replies.iter().all(|reply| *reply == stored));
+    }
+}
