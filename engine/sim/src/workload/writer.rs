@@ -2,7 +2,7 @@
 
 use sealog_engine::api::error::{Outcome, Refusal};
 use sealog_engine::types::time::{MICROSECOND_NS, MILLISECOND_NS};
-use sealog_engine::types::{ProducerEpoch, Run};
+use sealog_engine::types::{ProducerEpoch, ProducerId, Run};
 use sealog_net::client::core::producer::{Event, Record, SendError};
 use sealog_net::client::core::{Failure, Producer, ProducerSettings};
 
@@ -49,6 +49,8 @@ pub struct Writer {
     pub(crate) core: Producer,
     plan: WriterPlan,
     random: Random,
+    /// The id and epoch that it last had, which it keeps when its process dies.
+    identity: Option<(ProducerId, ProducerEpoch)>,
     /// Its number in the history.
     writer: u32,
     /// Records sent, by all processes of this writer.
@@ -66,7 +68,18 @@ impl Writer {
     #[must_use]
     pub fn new(plan: WriterPlan, writer: u32, mut random: Random) -> Self {
         let core = Producer::new(settings(&plan, random.word()));
-        Self { core, plan, random, writer, sent: 0, token_base: 0, next_burst_ns: 0, stopped: false, ready: false }
+        Self {
+            core,
+            plan,
+            random,
+            identity: None,
+            writer,
+            sent: 0,
+            token_base: 0,
+            next_burst_ns: 0,
+            stopped: false,
+            ready: false,
+        }
     }
 
     /// It sends no more.
@@ -102,7 +115,7 @@ impl Writer {
     fn may_be_fenced(&self, failure: &Failure) -> bool {
         let fenced = Refusal::ProducerFenced { epoch: ProducerEpoch(0), run: Run(0) }.code();
         let by_epoch = matches!(failure, Failure::Refused(refused) if refused.code == fenced);
-        by_epoch && !self.ready && self.sent > 0
+        by_epoch && !self.ready && self.identity.is_some()
     }
 
     /// The next record, as its sender will remember it.
@@ -244,7 +257,7 @@ impl World {
         let writer = self.writer(number);
         let seed = writer.random.word();
         writer.core = Producer::new(settings(&writer.plan, seed));
-        (writer.writer, writer.sent, writer.token_base) = (id, 0, 0);
+        (writer.identity, writer.writer, writer.sent, writer.token_base) = (None, id, 0, 0);
         writer.ready = false;
         self.close_connections(number);
         Ok(())
@@ -281,7 +294,10 @@ impl World {
     pub(super) fn restart_writer(&mut self, number: usize) -> Result<(), Violation> {
         self.give_up(number)?;
         let writer = self.writer(number);
-        let replaces = writer.core.identity();
+        // A process that died before it was told its epoch leaves the one before it: without it the next would be somebody else, whom
+        // what is still under way of an earlier process does not know to be later.
+        writer.identity = writer.core.identity().or(writer.identity);
+        let replaces = writer.identity;
         let seed = writer.random.word();
         writer.core = Producer::new(ProducerSettings { replaces, ..settings(&writer.plan, seed) });
         writer.token_base = writer.sent;
