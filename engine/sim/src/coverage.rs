@@ -259,6 +259,15 @@ impl Coverage {
         }
     }
 
+    /// The rows of a group, with their counts.
+    ///
+    /// # Panics
+    /// If there is no such group.
+    #[must_use]
+    pub fn rows_of(&self, group: &str) -> &[(&'static str, u64)] {
+        &self.groups.iter().find(|found| found.name == group).expect("a group of the table").rows
+    }
+
     /// Rows that must not be zero and are.
     #[must_use]
     pub fn zero_rows(&self) -> Vec<(&'static str, &'static str)> {

@@ -150,6 +150,20 @@ fn fresh_seed() -> u64 {
     since.map_or(0, |since| since.as_secs()) * 1_000_000
 }
 
+/// What the node's answers were: a run whose answers are refusals has done nothing.
+fn print_answers(coverage: &Coverage) {
+    let share = |count: u64, of: u64| count * 100 / of.max(1);
+    for group in ["answer", "refusal"] {
+        let rows = coverage.rows_of(group);
+        let all = rows.iter().map(|row| row.1).sum::<u64>();
+        let mut rows: Vec<_> = rows.iter().filter(|row| row.1 > 0).collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.1));
+        let words: Vec<_> =
+            rows.iter().map(|(name, count)| format!("{name} {count} ({}%)", share(*count, all))).collect();
+        println!("{group}s: {all}: {}", words.join(", "));
+    }
+}
+
 fn run_many(arguments: &Arguments, options: &Options) -> bool {
     let first = fresh_seed();
     let seeds = arguments.seeds.clone().unwrap_or(first..u64::MAX);
@@ -186,6 +200,7 @@ fn run_many(arguments: &Arguments, options: &Options) -> bool {
     let rate = events as f64 / seconds;
     println!("{count} seeds {modes:?} ({refused} refused to start on a damaged disk), {events} events");
     println!("{seconds:.1} s of CPU time, {rate:.0} events/s");
+    print_answers(&coverage);
     let zero = coverage.zero_rows();
     for (group, row) in &zero {
         println!("never: {group}: {row}");
