@@ -27,7 +27,7 @@ fn what_is_not_understood_ends_with_2_and_a_setting_that_is_none_with_78() {
     let (code, told) = ended(&["serve", "--set", "journal.siez=1"]);
     assert!(code == Some(78) && told.contains("did you mean `journal.size`?"), "{told}");
     let (code, told) = ended(&["serve", "--journal-size", "1MB"]);
-    assert!(code == Some(78) && told.contains("`1MB` is no size"), "{told}");
+    assert!(code == Some(78) && told.contains("`1MB` cannot be `journal.size`"), "{told}");
     let (code, told) = ended(&["serve", "--journal-size", "4097"]);
     assert!(code == Some(78) && told.contains("journal.size is 4097"), "{told}");
     let (code, told) = ended(&["consume", "t", "--from", "cursor:AAAAAAAAAAAAAAAA"]);

@@ -33,16 +33,28 @@ pub struct EngineConfig {
 /// Why a configuration cannot work.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ConfigError {
-    #[error("shards is 0; give at least 1")]
+    #[error("node.shards is 0; give at least 1")]
     NoShards,
     #[error("{key} is {value}; it must be a whole number of {BLOCK}-byte blocks and at least {least}")]
     Unaligned { key: &'static str, value: u64, least: u64 },
-    #[error("max_batch is {value} bytes; the most this journal and segment size can take is {most}")]
+    #[error("batch.max is {value} bytes; the most that this journal.size and segment.size can take is {most}")]
     BatchTooLarge { value: u64, most: u64 },
-    #[error("max_batch is {value} bytes; at least {least} are needed")]
+    #[error("batch.max is {value} bytes; at least {least} are needed")]
     BatchTooSmall { value: u64, least: u64 },
     #[error("{key} is {value}; at least {least} are needed")]
     TooSmall { key: &'static str, value: u64, least: u64 },
+}
+
+impl ConfigError {
+    /// The setting to mend, as `section.key`.
+    #[must_use]
+    pub fn key(&self) -> &'static str {
+        match self {
+            Self::NoShards => "node.shards",
+            Self::Unaligned { key, .. } | Self::TooSmall { key, .. } => key,
+            Self::BatchTooLarge { .. } | Self::BatchTooSmall { .. } => "batch.max",
+        }
+    }
 }
 
 impl Default for EngineConfig {
@@ -82,7 +94,7 @@ impl EngineConfig {
             }
         }
         for (key, value, least) in
-            [("journal.files", u64::from(self.journal_files), 2), ("memory", self.memory_bytes, 4 << 20)]
+            [("journal.files", u64::from(self.journal_files), 2), ("node.memory", self.memory_bytes, 4 << 20)]
         {
             if value < least {
                 return Err(ConfigError::TooSmall { key, value, least });

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use sealog_net::client::blocking::{Admin, OpenError, RequestError};
 
-use crate::daemon::config::parse_time_ms;
+use crate::daemon::config::parse_time;
 use crate::exit::{Exit, Failure};
 
 /// Where the node is.
@@ -27,7 +27,7 @@ pub(crate) struct Client {
 
 /// A time of the command line.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
-    parse_time_ms(text).map(Duration::from_millis).ok_or_else(|| "write 500ms, 10s, 5m or 1h".to_owned())
+    parse_time(text).ok_or_else(|| "write 500ms, 10s, 5m or 1h".to_owned())
 }
 
 impl Client {

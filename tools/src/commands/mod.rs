@@ -2,6 +2,7 @@
 
 mod bench;
 mod client;
+mod config;
 mod consume;
 mod demo;
 mod json_record;
@@ -13,6 +14,7 @@ mod version;
 use clap::{Parser, Subcommand};
 
 use crate::exit::Outcome;
+use crate::log;
 
 /// A durable, ordered log store for Linux.
 #[derive(Debug, Parser)]
@@ -25,6 +27,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::Serve),
+    Config(config::Config),
     Topic(topic::Topic),
     Produce(produce::Produce),
     Consume(consume::Consume),
@@ -36,8 +39,13 @@ enum Command {
 impl Cli {
     /// Runs the command.
     pub(crate) fn run(self) -> Outcome {
+        // A daemon begins its own, as its settings ask.
+        if !matches!(self.command, Command::Serve(_)) {
+            log::start_for_command();
+        }
         match self.command {
             Command::Serve(serve) => serve.run(),
+            Command::Config(config) => config.run(),
             Command::Topic(topic) => topic.run(),
             Command::Produce(produce) => produce.run(),
             Command::Consume(consume) => consume.run(),

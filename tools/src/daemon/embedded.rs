@@ -9,7 +9,7 @@ use sealog_bench::run::Target;
 use tempfile::TempDir;
 
 use super::config::Settings;
-use super::start::{Running, start};
+use super::start::{Running, Surroundings, start};
 use crate::exit::Failure;
 
 /// A folder that is removed with this.
@@ -42,7 +42,7 @@ pub(crate) fn start_embedded(mut settings: Settings, scratch: &Scratch) -> Resul
     settings.data_dir = scratch.0.path().join("data");
     settings.listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let data_dir = settings.data_dir.clone();
-    Ok(Embedded { running: start(&settings, None)?, data_dir })
+    Ok(Embedded { running: start(&settings, Surroundings::default())?, data_dir })
 }
 
 impl Embedded {

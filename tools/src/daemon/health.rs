@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::metrics::{self, Shards};
+use crate::log::DroppedLines;
 
 /// Where a daemon is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,11 +40,12 @@ pub(crate) struct Health {
     life: AtomicU8,
     pub(crate) facts: Facts,
     pub(crate) shards: Shards,
+    pub(crate) dropped_lines: DroppedLines,
 }
 
 impl Health {
-    pub(crate) fn new(facts: Facts, shards: Shards) -> Self {
-        Self { life: AtomicU8::new(Life::Starting as u8), facts, shards }
+    pub(crate) fn new(facts: Facts, shards: Shards, dropped_lines: DroppedLines) -> Self {
+        Self { life: AtomicU8::new(Life::Starting as u8), facts, shards, dropped_lines }
     }
 
     pub(crate) fn set(&self, life: Life) {
@@ -79,6 +81,7 @@ impl Health {
     pub(crate) fn status(&self) -> serde_json::Value {
         let mut status = serde_json::to_value(&self.facts).expect("facts are plain data");
         status["ready"] = self.is_ready().is_ok().into();
+        status["log_lines_dropped"] = self.dropped_lines.count().into();
         status["counters"] = metrics::as_json(&self.shards);
         status
     }
@@ -105,7 +108,7 @@ mod tests {
             node: "n1".into(),
             start: 1,
         };
-        Health::new(facts, Shards(vec![std::sync::Arc::default()]))
+        Health::new(facts, Shards(vec![std::sync::Arc::default()]), DroppedLines::default())
     }
 
     #[test]

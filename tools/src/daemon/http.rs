@@ -100,7 +100,7 @@ fn json(value: &serde_json::Value) -> Response {
 
 fn prometheus(health: &Health) -> Response {
     let mut text = String::new();
-    let registry = metrics::registry(health.shards.clone());
+    let registry = metrics::registry(health.shards.clone(), health.dropped_lines.clone());
     match prometheus_client::encoding::text::encode(&mut text, &registry) {
         Ok(()) => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

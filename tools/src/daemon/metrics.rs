@@ -1,4 +1,4 @@
-//! The shards' counters in the Prometheus text format.
+//! The shards' counters, and the process's own, in the Prometheus text format.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,6 +10,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use sealog_engine::io::metrics::{METRICS, MetricKind, ShardMetrics};
+
+use crate::log::DroppedLines;
 
 /// The published counters of a node's shards, by shard.
 #[derive(Clone, Debug)]
@@ -38,10 +40,23 @@ impl Collector for Shards {
     }
 }
 
+/// Lines of the log that nobody took in time.
+#[derive(Debug)]
+struct LogLines(DroppedLines);
+
+impl Collector for LogLines {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let help = "Lines of the log dropped because nobody took them fast enough";
+        let line = encoder.encode_descriptor("log_lines_dropped", help, None, MetricType::Counter)?;
+        ConstCounter::new(self.0.count()).encode(line)
+    }
+}
+
 /// A registry of everything that a daemon counts.
-pub(crate) fn registry(shards: Shards) -> Registry {
+pub(crate) fn registry(shards: Shards, dropped_lines: DroppedLines) -> Registry {
     let mut registry = Registry::with_prefix("sealog");
     registry.register_collector(Box::new(shards));
+    registry.register_collector(Box::new(LogLines(dropped_lines)));
     registry
 }
 
@@ -65,13 +80,15 @@ mod tests {
         let shards = Shards(vec![Arc::default(), Arc::default()]);
         shards.0[1].publish(&Counters { groups: 7, ranges: 3, ..Counters::default() });
         let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry(shards.clone())).expect("written to a string");
+        prometheus_client::encoding::text::encode(&mut text, &registry(shards.clone(), DroppedLines::default()))
+            .expect("written to a string");
         for line in [
             "# TYPE sealog_groups counter",
             "sealog_groups_total{shard=\"0\"} 0",
             "sealog_groups_total{shard=\"1\"} 7",
             "# TYPE sealog_ranges gauge",
             "sealog_ranges{shard=\"1\"} 3",
+            "sealog_log_lines_dropped_total 0",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
         }

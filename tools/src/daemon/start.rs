@@ -28,6 +28,7 @@ use super::http;
 use super::metrics::Shards;
 use super::signals::StopRequests;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::log::{self, DroppedLines};
 use crate::output::Format;
 
 /// A node in this process.
@@ -38,6 +39,14 @@ pub(crate) struct Running {
     pub(crate) listen: SocketAddr,
 }
 
+/// What of the process around it a node needs.
+#[derive(Default)]
+pub(crate) struct Surroundings {
+    /// Where its HTTP port is.
+    pub(crate) http: Option<SocketAddr>,
+    pub(crate) dropped_lines: DroppedLines,
+}
+
 /// What is printed once it is ready.
 #[derive(Serialize)]
 #[serde(transparent)]
@@ -45,10 +54,12 @@ struct Ready<'a>(&'a Facts);
 
 /// Runs a daemon until it is asked to stop.
 pub(crate) fn run(settings: &Settings, format: Format) -> Outcome {
+    let log = log::start(&settings.log);
     let stop = StopRequests::listen()?;
     raise_file_limit();
     let bound = http::bind(settings.http).with_context(|| format!("cannot listen on {} for HTTP", settings.http))?;
-    let running = start(settings, Some(bound.address))?;
+    let surroundings = Surroundings { http: Some(bound.address), dropped_lines: log.dropped() };
+    let running = start(settings, surroundings)?;
     let http = http::serve(bound, running.health.clone())?;
     format.print(&Ready(&running.health.facts))?;
     stop.wait();
@@ -56,6 +67,7 @@ pub(crate) fn run(settings: &Settings, format: Format) -> Outcome {
     running.health.set(Life::Stopping);
     running.stop();
     drop(http);
+    drop(log);
     Ok(Exit::Done)
 }
 
@@ -73,7 +85,7 @@ fn raise_file_limit() {
 ///
 /// # Errors
 /// The host is unfit, the port is taken, or the data directory is not to be used.
-pub(crate) fn start(settings: &Settings, http: Option<SocketAddr>) -> Result<Running, Failure> {
+pub(crate) fn start(settings: &Settings, surroundings: Surroundings) -> Result<Running, Failure> {
     let dir = &settings.data_dir;
     let shards = settings.engine.shards;
     std::fs::create_dir_all(dir).with_context(|| format!("cannot make the data directory {}", dir.display()))?;
@@ -88,8 +100,8 @@ pub(crate) fn start(settings: &Settings, http: Option<SocketAddr>) -> Result<Run
         wake_latency_us: None,
     };
     let node = Node::start(&config, &serve_on(port.address, shards)).map_err(failure)?;
-    let facts = facts(node.facts(), dir, port.address, http, shards);
-    let health = Arc::new(Health::new(facts, Shards(node.metrics().to_vec())));
+    let facts = facts(node.facts(), dir, port.address, surroundings.http, shards);
+    let health = Arc::new(Health::new(facts, Shards(node.metrics().to_vec()), surroundings.dropped_lines));
     health.set(Life::Ready);
     Ok(Running { node, health, listen: port.address })
 }

@@ -42,12 +42,21 @@ pub struct Daemon {
 impl Daemon {
     /// Starts one on `dir` with small files and these further arguments. `None`, said aloud, if this host cannot run a node.
     pub fn start(dir: &Path, arguments: &[&str]) -> Option<Self> {
+        Self::start_with(dir, arguments, &[])
+    }
+
+    /// As above, with these environment variables.
+    pub fn start_with(dir: &Path, arguments: &[&str], variables: &[(&str, String)]) -> Option<Self> {
         let mut command = sealog();
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
         command.args(["serve", "--format", "json", "--http", "127.0.0.1:0"]);
         if !arguments.contains(&"--listen") {
             command.args(["--listen", "127.0.0.1:0"]);
         }
-        command.args(["--shards", "1", "--journal-size", "16MiB", "--segment-size", "4MiB"]);
+        if !arguments.contains(&"--shards") {
+            command.args(["--shards", "1"]);
+        }
+        command.args(["--journal-size", "16MiB", "--segment-size", "4MiB"]);
         command.args(["--set", "metadata.size=1MiB", "--sync", "linked"]);
         command.arg("--data-dir").arg(dir).args(arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("the binary runs");
@@ -79,6 +88,11 @@ impl Daemon {
     pub fn stop(mut self) -> ExitStatus {
         let asked = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status();
         assert!(asked.expect("kill runs").success());
+        wait(&mut self.child)
+    }
+
+    /// Waits until it has ended by itself.
+    pub fn ended(mut self) -> ExitStatus {
         wait(&mut self.child)
     }
 
