@@ -97,7 +97,7 @@ pub(crate) fn start(settings: &Settings, surroundings: Surroundings) -> Result<R
         engine: settings.engine.clone(),
         sync: settings.sync,
         cpus: (!settings.cpus.is_empty()).then(|| settings.cpus.clone()),
-        wake_latency_us: None,
+        wake_latency_us: settings.wake_latency_us,
     };
     let node = Node::start(&config, &serve_on(port.address, shards)).map_err(failure)?;
     let facts = facts(node.facts(), dir, port.address, surroundings.http, shards);

@@ -39,6 +39,7 @@ pub(crate) enum Kind {
     Address,
     Size,
     Time,
+    TimeOrOff,
     Number,
     NumberOrAuto,
     Cores,
@@ -55,6 +56,7 @@ impl Kind {
             Self::Address => "an address and port, such as 127.0.0.1:7400 or [::1]:7400".to_owned(),
             Self::Size => "a size: write bytes, or KiB, MiB or GiB, such as 128MiB".to_owned(),
             Self::Time => "a time: write us, ms, s, m, h or d, such as 500ms or 10s".to_owned(),
+            Self::TimeOrOff => "a time, such as 0us or 20us, or off".to_owned(),
             Self::Number => "a number".to_owned(),
             Self::NumberOrAuto => "a number, or auto".to_owned(),
             Self::Cores => "a list of cores, such as 0,1 or 0-3, or auto".to_owned(),
@@ -70,6 +72,7 @@ impl Kind {
             Self::Address => "ADDRESS:PORT".to_owned(),
             Self::Size => "SIZE".to_owned(),
             Self::Time => "TIME".to_owned(),
+            Self::TimeOrOff => "TIME|off".to_owned(),
             Self::Number => "N".to_owned(),
             Self::NumberOrAuto => "N|auto".to_owned(),
             Self::Cores => "LIST|auto".to_owned(),
@@ -88,6 +91,14 @@ fn put<T>(target: &mut T, value: Option<T>) -> Option<()> {
 /// One shard a core that this process may use.
 fn auto_shards() -> Option<u16> {
     std::thread::available_parallelism().ok()?.get().try_into().ok()
+}
+
+/// Whole microseconds, or none.
+fn parse_wake_latency(value: &str) -> Option<Option<u32>> {
+    if value == "off" {
+        return Some(None);
+    }
+    u32::try_from(parse_time(value)?.as_micros()).ok().map(Some)
 }
 
 /// All settings, by section.
@@ -136,6 +147,15 @@ pub(crate) const KEYS: &[Key] = &[
         help: "Cores of the shards, in their order; auto takes the first that this process may use.",
         set: |s, v| put(&mut s.cpus, parse_cores(v)),
         get: |s| show_cores(&s.cpus),
+    },
+    Key {
+        name: "node.wake_latency",
+        variable: "SEALOG_NODE_WAKE_LATENCY",
+        flag: "wake-latency",
+        kind: Kind::TimeOrOff,
+        help: "How long a sleeping core of this machine may take to wake while the node runs (PM QoS); 0us lets none sleep.",
+        set: |s, v| put(&mut s.wake_latency_us, parse_wake_latency(v)),
+        get: |s| s.wake_latency_us.map_or_else(|| "off".to_owned(), |us| format!("{us}us")),
     },
     Key {
         name: "node.memory",

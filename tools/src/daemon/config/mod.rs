@@ -45,6 +45,8 @@ pub(crate) struct Settings {
     pub(crate) sync: SyncSetting,
     /// Cores for the shards, in their order; empty: the first ones that are allowed.
     pub(crate) cpus: Vec<usize>,
+    /// The longest time in which a sleeping core may wake, in microseconds; `None` leaves the machine as it is.
+    pub(crate) wake_latency_us: Option<u32>,
     /// How long a stop may take.
     pub(crate) drain_timeout: Duration,
     pub(crate) log: log::Settings,
@@ -104,6 +106,7 @@ impl Default for Settings {
             http: SocketAddr::from(([127, 0, 0, 1], 7401)),
             sync: SyncSetting::Auto,
             cpus: Vec::new(),
+            wake_latency_us: None,
             drain_timeout: Duration::from_secs(30),
             log: log::Settings::default(),
             engine: EngineConfig::default(),
