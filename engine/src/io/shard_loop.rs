@@ -294,9 +294,15 @@ impl ShardLoop {
         }
     }
 
-    /// From now on requests are refused; ends when nothing that was taken is unanswered.
+    /// From now on requests are refused; ends when nothing that was taken is unanswered, and it is in segments.
     pub(super) async fn drain(&self) {
         self.stopping.set(true);
+        self.idle().await;
+        self.turn(|core, now| core.shard.step(now, Event::Stopping, &mut core.commands));
+        self.idle().await;
+    }
+
+    async fn idle(&self) {
         while self.core.borrow().shard.is_busy() {
             glommio::timer::sleep(Duration::from_millis(1)).await;
         }

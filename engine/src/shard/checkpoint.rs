@@ -67,12 +67,25 @@ enum Step {
     Removals,
 }
 
+/// Whether the shard is about to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Stopping {
+    #[default]
+    No,
+    /// The last checkpoint is to begin.
+    Wanted,
+    /// It has begun, or there was nothing to do.
+    Begun,
+}
+
 /// The one checkpoint of a shard.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoint {
     step: Step,
     under_way: BTreeSet<FileToken>,
     failed: bool,
+    /// One is wanted though none is due, and in no way to be slow: nobody waits for the journal any more.
+    stopping: Stopping,
     cuts: BTreeMap<TailSlot, Cut>,
     chunks: VecDeque<(DataFile, UnwrittenChunk)>,
     /// When the next chunk may be written, on the monotonic clock.
@@ -102,9 +115,13 @@ impl Checkpoint {
 impl Shard {
     /// Begins a checkpoint if one is due.
     pub(super) fn begin_checkpoint(&mut self, now: Now, commands: &mut Commands) {
-        let due = self.checkpoints.is_due(&self.groups.ring, self.counters.unwritten_bytes);
+        let wanted = self.checkpoint.stopping == Stopping::Wanted;
+        let due = wanted || self.checkpoints.is_due(&self.groups.ring, self.counters.unwritten_bytes);
         if self.checkpoint.step != Step::Idle || self.checkpoint.failed || self.groups.failed || !due {
             return;
+        }
+        if wanted {
+            self.checkpoint.stopping = Stopping::Begun;
         }
         self.counters.last_checkpoint_begin_wall_ms = now.wall_ms;
         self.checkpoint.bytes = self.counters.unwritten_bytes;
@@ -112,6 +129,14 @@ impl Shard {
         self.groups.cut();
         self.checkpoint.mark = self.groups.pass_cut();
         self.enter(now, Step::Files, commands);
+        self.advance_checkpoint(now, commands);
+    }
+
+    /// The last checkpoint of this life, if there is anything to write: behind the one that is under way, if one is.
+    pub(super) fn checkpoint_to_stop(&mut self, now: Now, commands: &mut Commands) {
+        let anything = self.counters.unwritten_bytes > 0 || self.groups.ring.used_bytes() > 0;
+        self.checkpoint.stopping = if anything { Stopping::Wanted } else { Stopping::Begun };
+        self.write_chunks(now, commands);
         self.advance_checkpoint(now, commands);
     }
 
@@ -254,6 +279,9 @@ impl Shard {
         let of_memory = (self.counters.unwritten_bytes * 8).div_ceil(self.config.memory_bytes / 2);
         let eighths = of_ring.max(of_memory);
         let [slow, quick, full] = PACES;
+        if self.checkpoint.stopping != Stopping::No {
+            return full;
+        }
         [slow, quick].into_iter().find(|pace| eighths <= pace.eighths_max).unwrap_or(full)
     }
 

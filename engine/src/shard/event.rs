@@ -23,6 +23,9 @@ pub enum Event<'a> {
     Message(ToReplica),
     /// `next_deadline` has passed.
     Timer,
+    /// No request comes any more and all that came is answered: what is only in the journal goes into segments, so that the next start
+    /// has little to replay.
+    Stopping,
 }
 
 /// Names one file operation that is under way.

@@ -104,6 +104,7 @@ impl Shard {
                 self.message(now, message, commands);
                 self.submit_group(now, commands);
             }
+            Event::Stopping => self.checkpoint_to_stop(now, commands),
             Event::Timer => {
                 self.expire_fetches(now, commands);
                 self.mark_idle(now, commands);

@@ -395,3 +395,18 @@ fn what_waits_fits_the_journal_however_small_its_batches_are() {
         assert!(replies.len() as u64 == sequence - first && replies.iter().all(|reply| *reply == stored));
     }
 }
+
+#[test]
+fn a_stop_puts_all_that_is_only_in_the_journal_into_segments_at_once() {
+    let mut rig = Rig::new(1 << 20);
+    rig.warm();
+    rig.store(20, 6_000);
+    assert_eq!(rig.shard.counters().checkpoints, 0);
+    rig.give(Event::Stopping);
+    assert!(!rig.shard.is_busy());
+    let counters = *rig.shard.counters();
+    assert_eq!((counters.checkpoints, counters.unwritten_bytes), (1, 0));
+    rig.give(Event::Stopping);
+    assert_eq!(rig.shard.counters().checkpoints, 1, "there was nothing left to write");
+    assert_eq!(rig.read_all().len(), 20);
+}
