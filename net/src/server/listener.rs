@@ -4,12 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{FromRawFd as _, IntoRawFd as _};
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use futures_lite::future::or;
 use glommio::net::{TcpListener, TcpStream};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use sealog_engine::api::port::{Replies, ShardService};
 
 use super::connection::{self, Arrival};
@@ -20,6 +22,9 @@ use crate::wire::{Bye, ByeReason};
 
 /// Wait after an accept that failed: out of descriptors, most likely.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
+
+/// Connections that the kernel holds for us until they are accepted.
+const BACKLOG: i32 = 1_024;
 
 /// One shard's server. Made and used on the shard's executor.
 pub struct Server {
@@ -37,7 +42,7 @@ impl Server {
     /// # Errors
     /// The address cannot be had.
     pub fn bind(settings: ServerSettings, handover: Option<HandoverPort>) -> io::Result<Rc<Self>> {
-        let listener = TcpListener::bind(settings.listen).map_err(io::Error::from)?;
+        let listener = listen(settings.listen)?;
         let address = listener.local_addr().map_err(io::Error::from)?;
         let replies = Rc::new(Connections::default());
         let shared = Rc::new(Shared { settings, replies, buffer: receive::shared_buffer(), handover });
@@ -115,6 +120,19 @@ impl Server {
             connection.dismiss(&bye);
         }
     }
+}
+
+/// A socket that other shards listen on as well. SO_REUSEADDR, which glommio's own leaves out, is for the next process: the kernel
+/// remembers for a minute each connection that this side closed first, and one that may not be shared would keep it from the port.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    sockopt::set_socket_reuseport(&socket, true)?;
+    bind(&socket, &address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    // SAFETY: it is a listening socket, and nobody else has it.
+    Ok(unsafe { TcpListener::from_raw_fd(socket.into_raw_fd()) })
 }
 
 fn start(shared: &Rc<Shared>, service: &Rc<dyn ShardService>, stream: TcpStream, arrival: Arrival) {
