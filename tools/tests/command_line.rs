@@ -14,6 +14,32 @@ fn a_version_is_told_as_text_and_as_json() {
     let output = sealog().args(["version", "--format", "json"]).output().expect("runs");
     let version: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    assert!(version["commit"].as_str().is_some_and(|commit| commit.len() >= 7), "{version}");
+    assert!(version["features"].as_array().is_some_and(|features| features.contains(&"io_uring".into())), "{version}");
+}
+
+#[test]
+fn every_command_has_a_manual_page_and_its_completions() {
+    let dir = folder();
+    let ended = |arguments: &[&str]| {
+        let output = sealog().args(arguments).output().expect("runs");
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let out = dir.path().join("man1");
+    ended(&["man", "--out", out.to_str().expect("a text")]);
+    for page in ["sealog.1", "sealog-serve.1", "sealog-config-show.1", "sealog-doctor.1", "sealog-topic-create.1"] {
+        let page = std::fs::read_to_string(out.join(page)).expect(page);
+        assert!(page.contains(".SH NAME") && page.contains(".SH SYNOPSIS"), "{page}");
+    }
+    let serve = std::fs::read_to_string(out.join("sealog-serve.1")).expect("the page");
+    assert!(serve.contains("drain"), "{serve}");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(ended(&["completions", shell]).contains("doctor"), "{shell}");
+    }
+    let bash = ended(&["completions", "bash"]);
+    let checked = std::process::Command::new("bash").args(["-n", "-c", &bash]).output();
+    assert!(checked.is_ok_and(|checked| checked.status.success() && checked.stderr.is_empty()));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use daemon::{Daemon, contents, folder, sealog, text};
+use daemon::{Daemon, contents, folder, sealog, steady_address, text};
 use sealog_engine::format::checksum::checksum;
 
 #[test]
@@ -70,8 +70,8 @@ fn after_each_kill_every_acknowledged_record_reads_back_once_and_in_order() {
 fn a_load_that_outlives_a_kill_goes_on_and_nothing_is_lost_or_twice() {
     let dir = folder();
     let data = dir.path().join("data");
-    let Some(first) = Daemon::start(&data, &[]) else { return };
-    let listen = first.listen.clone();
+    let listen = steady_address();
+    let Some(first) = Daemon::start(&data, &["--listen", &listen]) else { return };
     let load = first
         .command(&["bench", "produce", "--rate", "2000", "--keys", "64", "--ranges", "2", "--duration", "8s"])
         .args(["--warmup", "0s", "--no-floor", "--timeout", "60s", "--verify", "--format", "json"])

@@ -2,10 +2,13 @@
 
 mod bench;
 mod client;
+mod completions;
 mod config;
 mod consume;
 mod demo;
+mod doctor;
 mod json_record;
+mod man;
 mod produce;
 mod serve;
 mod topic;
@@ -28,11 +31,14 @@ pub(crate) struct Cli {
 enum Command {
     Serve(serve::Serve),
     Config(config::Config),
+    Doctor(doctor::Doctor),
     Topic(topic::Topic),
     Produce(produce::Produce),
     Consume(consume::Consume),
     Demo(demo::Demo),
     Bench(bench::Bench),
+    Completions(completions::Completions),
+    Man(man::Man),
     Version(version::Version),
 }
 
@@ -46,11 +52,14 @@ impl Cli {
         match self.command {
             Command::Serve(serve) => serve.run(),
             Command::Config(config) => config.run(),
+            Command::Doctor(doctor) => doctor.run(),
             Command::Topic(topic) => topic.run(),
             Command::Produce(produce) => produce.run(),
             Command::Consume(consume) => consume.run(),
             Command::Demo(demo) => demo.run(),
             Command::Bench(bench) => bench.run(),
+            Command::Completions(completions) => completions.run(),
+            Command::Man(man) => man.run(),
             Command::Version(version) => version.run(),
         }
     }

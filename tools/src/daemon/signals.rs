@@ -2,32 +2,55 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::exit::Exit;
+
 /// The requests to stop that reach this process from now on, instead of killing it.
-pub(crate) struct StopRequests(Signals);
+///
+/// ```text
+///            starting                running                 stopping
+/// a signal   ends the process, 130   ends `wait`             ends the process, 130
+/// ```
+/// While it starts nothing is in flight, and what recovery was doing the next start does again. Whoever asks twice does not want to wait.
+pub(crate) struct StopRequests {
+    first: Receiver<()>,
+    running: Arc<AtomicBool>,
+}
 
 impl StopRequests {
-    /// Begins to listen. A process that was never asked to be stopped otherwise dies at the signal, as before.
+    /// Begins to listen.
     ///
     /// # Errors
     /// The kernel's.
     pub(crate) fn listen() -> io::Result<Self> {
-        Ok(Self(Signals::new([SIGTERM, SIGINT])?))
+        let signals = Signals::new([SIGTERM, SIGINT])?;
+        let (heard, first) = sync_channel(1);
+        let running = Arc::new(AtomicBool::new(false));
+        let is_running = running.clone();
+        thread::Builder::new().name("signals".to_owned()).spawn(move || listen(signals, &heard, &is_running))?;
+        Ok(Self { first, running })
     }
 
-    /// Waits for the first one. A second one then ends the process at once, with 130: whoever asks twice does not want to wait.
-    pub(crate) fn wait(mut self) {
-        if self.0.forever().next().is_some() {
-            std::thread::spawn(move || {
-                if self.0.forever().next().is_some() {
-                    std::process::exit(crate::exit::Exit::Interrupted as i32);
-                }
-            });
+    /// Waits for the first request.
+    pub(crate) fn wait(&self) {
+        self.running.store(true, Ordering::Release);
+        self.first.recv().expect("the thread that listens does not end");
+    }
+}
+
+fn listen(mut signals: Signals, heard: &SyncSender<()>, running: &AtomicBool) {
+    for _ in signals.forever() {
+        if !running.swap(false, Ordering::AcqRel) {
+            std::process::exit(Exit::Interrupted as i32);
         }
+        // Fails only if nobody waits any more.
+        _ = heard.send(());
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! probe the host ─ take the port ─ recover and start the shards ─ serve HTTP ─ say so ─ wait for a request to stop ─ drain
+//!                                                                                              /ready 503, goodbye to clients,
+//!                                                                                     what was taken is answered, a checkpoint
 //! ```
 
 use std::fmt;
@@ -10,23 +12,27 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use sealog_engine::api::Replies;
 use sealog_engine::io::node::{Node, NodeConfig, NodeFacts, Serve, ShardContext, StartError};
-use sealog_engine::io::probe::probe;
 use sealog_net::server::{HandoverPort, Server, ServerSettings, handover};
 use sealog_net::session::{Handshake, NodeIdentity, SessionLimits};
 use serde::Serialize;
 
 use super::config::Settings;
+use super::fitness::{Absent, Finding, State, Unfit, look};
 use super::health::{Facts, Health, Life};
 use super::http;
 use super::metrics::Shards;
 use super::signals::StopRequests;
+use super::supervisor::{self, Beats};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::log::{self, DroppedLines};
 use crate::output::Format;
@@ -45,6 +51,8 @@ pub(crate) struct Surroundings {
     /// Where its HTTP port is.
     pub(crate) http: Option<SocketAddr>,
     pub(crate) dropped_lines: DroppedLines,
+    /// Where its shards beat, if a supervisor wants to know.
+    pub(crate) beats: Option<Beats>,
 }
 
 /// What is printed once it is ready.
@@ -57,18 +65,54 @@ pub(crate) fn run(settings: &Settings, format: Format) -> Outcome {
     let log = log::start(&settings.log);
     let stop = StopRequests::listen()?;
     raise_file_limit();
-    let bound = http::bind(settings.http).with_context(|| format!("cannot listen on {} for HTTP", settings.http))?;
-    let surroundings = Surroundings { http: Some(bound.address), dropped_lines: log.dropped() };
+    let bound = http::bind(settings.http)
+        .with_context(|| format!("cannot listen on {} for HTTP (node.http)", settings.http))?;
+    let beats = Beats::asked_for(settings.engine.shards);
+    let surroundings = Surroundings { http: Some(bound.address), dropped_lines: log.dropped(), beats: beats.clone() };
     let running = start(settings, surroundings)?;
     let http = http::serve(bound, running.health.clone())?;
+    let watchdog = beats.map(Beats::feed).transpose()?;
     format.print(&Ready(&running.health.facts))?;
+    supervisor::ready(Ready(&running.health.facts).to_string().trim_end());
+    tracing::info!(listen = %running.listen, data_dir = %settings.data_dir.display(), "ready");
     stop.wait();
-    tracing::info!("stopping");
+    tracing::info!("asked to stop: draining");
     running.health.set(Life::Stopping);
+    supervisor::stopping();
+    let limit = DrainLimit::begin(settings.drain_timeout)?;
     running.stop();
-    drop(http);
-    drop(log);
+    limit.kept();
+    tracing::info!("drained");
+    drop((watchdog, http, log));
     Ok(Exit::Done)
+}
+
+/// Ends the process if a drain takes longer than it may.
+struct DrainLimit {
+    kept: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl DrainLimit {
+    fn begin(limit: Duration) -> io::Result<Self> {
+        let (kept, is_kept) = channel();
+        let thread = thread::Builder::new().name("drain-limit".to_owned()).spawn(move || {
+            if is_kept.recv_timeout(limit).is_err() {
+                eprintln!(
+                    "sealog: not drained within node.drain_timeout ({limit:?}), ended: what was acknowledged is stored, \
+                     what was not answered is unknown to its client"
+                );
+                std::process::exit(Exit::Failed as i32);
+            }
+        })?;
+        Ok(Self { kept, thread })
+    }
+
+    fn kept(self) {
+        // Refused only by a thread that is about to end the process.
+        _ = self.kept.send(());
+        _ = self.thread.join();
+    }
 }
 
 /// Lets this process have as many files and sockets as the host allows: the usual soft limit of 1,024 is a thousand connections. Not
@@ -88,10 +132,9 @@ fn raise_file_limit() {
 pub(crate) fn start(settings: &Settings, surroundings: Surroundings) -> Result<Running, Failure> {
     let dir = &settings.data_dir;
     let shards = settings.engine.shards;
-    std::fs::create_dir_all(dir).with_context(|| format!("cannot make the data directory {}", dir.display()))?;
-    probe(dir, shards).map_err(|unfit| Failure::new(Exit::Unfit, unfit))?;
+    must_be_fit(settings)?;
     let port = SharedPort::take(settings.listen)
-        .with_context(|| format!("cannot listen on {} for clients", settings.listen))?;
+        .with_context(|| format!("cannot listen on {} for clients (node.listen)", settings.listen))?;
     let config = NodeConfig {
         data_dir: dir.clone(),
         engine: settings.engine.clone(),
@@ -99,11 +142,22 @@ pub(crate) fn start(settings: &Settings, surroundings: Surroundings) -> Result<R
         cpus: (!settings.cpus.is_empty()).then(|| settings.cpus.clone()),
         wake_latency_us: settings.wake_latency_us,
     };
-    let node = Node::start(&config, &serve_on(port.address, shards)).map_err(failure)?;
+    let node = Node::start(&config, &serve_on(port.address, shards, surroundings.beats)).map_err(failure)?;
     let facts = facts(node.facts(), dir, port.address, surroundings.http, shards);
     let health = Arc::new(Health::new(facts, Shards(node.metrics().to_vec()), surroundings.dropped_lines));
     health.set(Life::Ready);
     Ok(Running { node, health, listen: port.address })
+}
+
+/// Looks at the host as `sealog doctor` does.
+fn must_be_fit(settings: &Settings) -> Result<(), Failure> {
+    let fitness = look(settings, Absent::Make);
+    for Finding { subject, state, found, remedy } in &fitness.findings {
+        if *state == State::Warning {
+            tracing::warn!(subject, found, remedy, "this host could be better");
+        }
+    }
+    if fitness.is_fit() { Ok(()) } else { Err(Failure::new(Exit::Unfit, Unfit(fitness))) }
 }
 
 impl Running {
@@ -114,10 +168,13 @@ impl Running {
 }
 
 /// What each shard runs to serve its connections.
-fn serve_on(listen: SocketAddr, shards: u16) -> Serve {
+fn serve_on(listen: SocketAddr, shards: u16, beats: Option<Beats>) -> Serve {
     let ports: Vec<Option<HandoverPort>> = handover(shards).into_iter().map(Some).collect();
     let ports = Mutex::new(ports);
     Arc::new(move |context: ShardContext| -> io::Result<Rc<dyn Replies>> {
+        if let Some(beats) = &beats {
+            glommio::spawn_local(beats.clone().beat(context.shard)).detach();
+        }
         let port = ports.lock().expect("no shard panics with it")[usize::from(context.shard.0)].take();
         let identity = NodeIdentity { cluster: context.cluster, node: context.node, shards: context.shards };
         let handshake = Handshake { identity, limits: SessionLimits::from(&context.config) };

@@ -31,6 +31,17 @@ pub fn folder() -> TempDir {
     tempfile::tempdir_in(exe.parent().expect("folder of the test binary")).expect("a folder beside it")
 }
 
+/// An address that a daemon can have again after its end. Its port is below those that the kernel gives to clients: one of them, trying
+/// to reach a daemon that is gone, may be given the very port that it tries to reach, and then holds it.
+pub fn steady_address() -> String {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").expect("the range");
+    let least: u16 = range.split_ascii_whitespace().next().expect("a number").parse().expect("a number");
+    let first = 10_000 + u16::try_from(std::process::id() % 10_000).expect("below 10,000");
+    let free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let port = (first..least.max(first + 1)).find(free).expect("a free port");
+    format!("127.0.0.1:{port}")
+}
+
 /// A running daemon. Killed when dropped.
 pub struct Daemon {
     child: Child,
