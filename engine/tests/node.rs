@@ -184,8 +184,14 @@ fn live(dir: &Path, shards: u16, way: SyncWay, task: Task) {
         }
         Ok(inbox)
     });
-    let config =
-        NodeConfig { data_dir: dir.to_owned(), engine, sync: SyncSetting::Way(way), cpus: None, wake_latency_us: None };
+    let config = NodeConfig {
+        data_dir: dir.to_owned(),
+        engine,
+        sync: SyncSetting::Way(way),
+        cpus: None,
+        wake_latency_us: None,
+        record: None,
+    };
     let node = Node::start(&config, &serve).expect("the host is fit");
     ended.recv().expect("the task ends");
     node.stop();

@@ -88,6 +88,18 @@ impl DataFile {
     }
 }
 
+impl Folder {
+    /// The folder that holds it; `None` of the data directory itself.
+    #[must_use]
+    pub fn above(self) -> Option<Self> {
+        match self {
+            Self::Root => None,
+            Self::Journal | Self::Metadata | Self::Catalog | Self::Quarantine | Self::Segments => Some(Self::Root),
+            Self::SegmentsOf(_) => Some(Self::Segments),
+        }
+    }
+}
+
 impl fmt::Display for DataFile {
     /// Its path below the data directory.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,6 +9,7 @@
 //! floor, device    what the device itself can do, and what it says about itself
 //! cpu, clock       cores and time
 //! wake_latency     bounds the time in which sleeping cores wake, while the node runs
+//! recorder         takes down what is asked of the disk, for tests of power cuts
 //! bell             an eventfd: how completions wake an executor
 //! ```
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -27,6 +28,7 @@ pub mod metrics;
 pub mod node;
 pub mod notify;
 pub mod probe;
+pub mod recorder;
 pub mod ring;
 mod shard_loop;
 pub mod store;

@@ -6,7 +6,7 @@
 //! What serves the network is given as a function that is called once on each executor: the engine does not know it.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,7 @@ use super::floor::FloorError;
 use super::journal_writer::{JournalWriter, OpenJournalError, SyncWay};
 use super::mesh::{self, Mesh};
 use super::metrics::ShardMetrics;
+use super::recorder::{RecordedStore, Recorder};
 use super::shard_loop::{Parts, ShardLoop};
 use super::store::{DirectoryLock, DiskStore, LockError, lock};
 use super::wake_latency::{WakeLatency, WakeLatencyError};
@@ -51,6 +52,8 @@ pub struct NodeConfig {
     /// The longest time, in microseconds, that a sleeping core of this machine may take to wake while the node runs; `None` leaves it as
     /// it is.
     pub wake_latency_us: Option<u32>,
+    /// Takes down what is asked of the disk, from before recovery on; for tests of power cuts.
+    pub record: Option<Recorder>,
 }
 
 /// What a function that serves the network is told of its shard.
@@ -141,7 +144,12 @@ impl Node {
         let cpus = choose_cpus(config)?;
         let wake_latency = config.wake_latency_us.map(WakeLatency::bound).transpose()?;
         let mut store = DiskStore::new(root.clone());
-        let recovered = recover_node(&mut store, &config.engine, fresh())?;
+        let recovered = match &config.record {
+            None => recover_node(&mut store, &config.engine, fresh())?,
+            Some(recorder) => {
+                recover_node(&mut RecordedStore::new(&mut store, recorder.clone()), &config.engine, fresh())?
+            }
+        };
         let calibration = calibrate(root, config.sync, &cpus)?;
         let facts = NodeFacts {
             cluster: recovered.cluster,
@@ -160,7 +168,7 @@ impl Node {
             _wake_latency: wake_latency,
             _lock: lock,
         };
-        match node.spawn(config, &store, recovered, serve) {
+        match node.spawn(config, recovered, serve) {
             Ok(()) => Ok(node),
             Err(error) => {
                 node.stop();
@@ -169,13 +177,7 @@ impl Node {
         }
     }
 
-    fn spawn(
-        &mut self,
-        config: &NodeConfig,
-        store: &DiskStore,
-        recovered: RecoveredNode,
-        serve: &Serve,
-    ) -> Result<(), StartError> {
+    fn spawn(&mut self, config: &NodeConfig, recovered: RecoveredNode, serve: &Serve) -> Result<(), StartError> {
         let shards = config.engine.shards;
         let builder = mesh::builder(shards);
         let (started, starts) = flume::unbounded();
@@ -195,8 +197,9 @@ impl Node {
                 config: config.engine.clone(),
                 way: self.facts.calibration.chosen,
                 root: config.data_dir.clone(),
-                journal: paths(store, (0..config.engine.journal_files).map(|file| DataFile::Journal { shard, file })),
-                metadata: paths(store, (0..METADATA_FILES).map(|file| DataFile::MetadataJournal { file })),
+                journal: (0..config.engine.journal_files).map(|file| DataFile::Journal { shard, file }).collect(),
+                metadata: (0..METADATA_FILES).map(|file| DataFile::MetadataJournal { file }).collect(),
+                record: config.record.clone(),
                 node: self.facts.node,
                 cluster: self.facts.cluster,
                 metrics: metrics.clone(),
@@ -262,8 +265,9 @@ struct Seat {
     config: EngineConfig,
     way: SyncWay,
     root: PathBuf,
-    journal: Vec<PathBuf>,
-    metadata: Vec<PathBuf>,
+    journal: Vec<DataFile>,
+    metadata: Vec<DataFile>,
+    record: Option<Recorder>,
     node: NodeId,
     cluster: ClusterId,
     metrics: Arc<ShardMetrics>,
@@ -294,16 +298,17 @@ impl Seat {
         let controller = match self.controller {
             None => None,
             Some(controller) => {
-                let journal = JournalWriter::open(self.way, &self.metadata)?;
-                Some(ControllerLoop::new(controller, journal, Files::new(&self.root).map_err(rings)?))
+                let journal = open_journal(self.way, &self.root, self.metadata, self.record.as_ref())?;
+                let files = open_files(&self.root, self.record.as_ref()).map_err(rings)?;
+                Some(ControllerLoop::new(controller, journal, files))
             }
         };
         let own = ShardLoop::new(Parts {
             id,
             shards,
             shard: Shard::open(self.recovered, &self.config),
-            journal: JournalWriter::open(self.way, &self.journal)?,
-            files: Files::new(&self.root).map_err(rings)?,
+            journal: open_journal(self.way, &self.root, self.journal, self.record.as_ref())?,
+            files: open_files(&self.root, self.record.as_ref()).map_err(rings)?,
             controller,
             metrics: self.metrics,
         });
@@ -322,8 +327,26 @@ impl Seat {
     }
 }
 
-fn paths(store: &DiskStore, files: impl Iterator<Item = DataFile>) -> Vec<PathBuf> {
-    files.map(|file| store.path(file)).collect()
+fn open_journal(
+    way: SyncWay,
+    root: &Path,
+    files: Vec<DataFile>,
+    record: Option<&Recorder>,
+) -> Result<JournalWriter, OpenJournalError> {
+    let paths: Vec<PathBuf> = files.iter().map(|file| root.join(file.to_string())).collect();
+    let mut journal = JournalWriter::open(way, &paths)?;
+    if let Some(recorder) = record {
+        journal.record(recorder.clone(), files);
+    }
+    Ok(journal)
+}
+
+fn open_files(root: &Path, record: Option<&Recorder>) -> io::Result<Files> {
+    let mut files = Files::new(root)?;
+    if let Some(recorder) = record {
+        files.record(recorder.clone());
+    }
+    Ok(files)
 }
 
 fn choose_cpus(config: &NodeConfig) -> Result<Vec<usize>, StartError> {

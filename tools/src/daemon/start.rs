@@ -141,6 +141,7 @@ pub(crate) fn start(settings: &Settings, surroundings: Surroundings) -> Result<R
         sync: settings.sync,
         cpus: (!settings.cpus.is_empty()).then(|| settings.cpus.clone()),
         wake_latency_us: settings.wake_latency_us,
+        record: None,
     };
     let node = Node::start(&config, &serve_on(port.address, shards, surroundings.beats)).map_err(failure)?;
     let facts = facts(node.facts(), dir, port.address, surroundings.http, shards);

@@ -28,6 +28,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::api::port::{DataFile, Fill, Folder};
 use crate::io::bell::Bell;
+use crate::io::recorder::{Act, ActId, Content, Recorder};
 use crate::io::ring::{Buffer, Completion, DiskFile, Done, Durability, Failure, OpenAs, Ring};
 use crate::shard::command::FileOperation;
 use crate::shard::event::{Failed, FileResult, FileToken};
@@ -56,6 +57,7 @@ pub struct Files {
     zeros: Option<Arc<AlignedBuffer>>,
     /// Removals that wait for the last reader of their file.
     waiting: Vec<usize>,
+    recorder: Option<Recorder>,
 }
 
 struct Running {
@@ -64,6 +66,8 @@ struct Running {
     step: Step,
     /// The file that the operation is on, once it is open.
     file: Option<DiskFile>,
+    /// The entry under way, if this is recorded and it changes something.
+    recorded: Option<ActId>,
 }
 
 /// What the ring has been asked for.
@@ -104,7 +108,21 @@ impl Files {
             ended: Vec::with_capacity(ENTRIES as usize),
             zeros: None,
             waiting: Vec::new(),
+            recorder: None,
         })
+    }
+
+    /// Takes down all that is done from now on.
+    pub fn record(&mut self, recorder: Recorder) {
+        self.recorder = Some(recorder);
+    }
+
+    /// Takes down that an entry of an operation begins.
+    fn begins(&mut self, index: usize, act: Act<'_>) {
+        if let Some(recorder) = &self.recorder {
+            let recorded = recorder.begin(act);
+            self.running(index).recorded = Some(recorded);
+        }
     }
 
     /// Rings when operations may have ended: then call [`Files::finished`].
@@ -125,7 +143,7 @@ impl Files {
             self.running.push(None);
             self.running.len() - 1
         });
-        self.running[index] = Some(Running { token, operation, step: Step::Open, file: None });
+        self.running[index] = Some(Running { token, operation, step: Step::Open, file: None, recorded: None });
         self.begin(index);
     }
 
@@ -194,6 +212,10 @@ impl Files {
     fn go_on(&mut self, completion: Completion, take: &mut dyn FnMut(FileToken, Outcome)) {
         let index = usize::try_from(completion.token).expect("a place");
         let (step, token) = (self.running(index).step, self.running(index).token);
+        let recorded = self.running(index).recorded.take();
+        if let (Some(recorder), Some(act), Ok(_)) = (&self.recorder, recorded, &completion.outcome) {
+            recorder.ended(act);
+        }
         let answer = match completion.outcome {
             Ok(done) => self.succeeded(index, step, done, completion.buffer),
             Err(failure) => self.failed(index, step, failure),
@@ -248,7 +270,7 @@ impl Files {
                 self.handles.replace(file, handle);
                 return Answer::Last(Ok(FileResult::Done));
             }
-            (Step::SyncFolder(folder), _) => match above(folder) {
+            (Step::SyncFolder(folder), _) => match folder.above() {
                 Some(above) => self.sync_folder(index, above),
                 None => return Answer::Last(Ok(FileResult::Done)),
             },
@@ -283,11 +305,20 @@ impl Files {
         let running = self.running[index].as_mut().expect("an operation that is under way");
         running.step = Step::Perform;
         match &running.operation {
-            FileOperation::Write { position, buffer, length, .. } => {
+            FileOperation::Write { file, position, buffer, length } => {
+                if let Some(recorder) = &self.recorder {
+                    let (file, position, bytes) = (*file, *position, &buffer[..*length]);
+                    let act = Act::Write { file, content: Content::Named, position, bytes, durable: false };
+                    running.recorded = Some(recorder.begin(act));
+                }
                 let buffer = Buffer::Shared(Arc::clone(buffer));
                 self.ring.write(token, &handle, *position, 0..*length, buffer, Durability::None);
             }
-            FileOperation::Sync { .. } => self.ring.sync(token, &handle),
+            FileOperation::Sync { file } => {
+                let act = Act::Sync { file: *file, content: Content::Named };
+                running.recorded = self.recorder.as_ref().map(|recorder| recorder.begin(act));
+                self.ring.sync(token, &handle);
+            }
             FileOperation::Read { position, length, .. } => {
                 let buffer = Box::new(AlignedBuffer::zeroed(*length));
                 self.ring.read(token, &handle, *position, *length, buffer);
@@ -295,6 +326,7 @@ impl Files {
             FileOperation::Remove { file } => {
                 running.step = Step::Unlink;
                 running.file = Some(handle);
+                running.recorded = self.recorder.as_ref().map(|recorder| recorder.begin(Act::Remove { file: *file }));
                 self.handles.forget(*file);
                 self.ring.unlink(token, self.handles.root(), path(&file.to_string()));
             }
@@ -312,47 +344,55 @@ impl Files {
     /// Makes the outermost folder on the way to `folder` that is not known to be there, or opens the new file.
     fn make_folder(&mut self, index: usize, file: DataFile, folder: Folder) {
         if self.handles.is_made(folder) {
+            self.begins(index, Act::MakeNew { file });
             return self.open(index, Step::OpenNew, &format!("{file}.new"), OpenAs::Create);
         }
         let mut outermost = folder;
-        while let Some(above) = above(outermost).filter(|above| !self.handles.is_made(*above)) {
+        while let Some(above) = outermost.above().filter(|above| !self.handles.is_made(*above)) {
             outermost = above;
         }
         self.running(index).step = Step::MakeFolder(outermost);
+        self.begins(index, Act::MakeFolder { folder: outermost });
         self.ring.make_folder(index as u64, self.handles.root(), path(&outermost.to_string()));
     }
 
     fn allocate(&mut self, index: usize) {
-        let FileOperation::Create { bytes, .. } = self.running(index).operation else { unreachable!() };
+        let FileOperation::Create { file, bytes, .. } = self.running(index).operation else { unreachable!() };
         if bytes == 0 {
             return self.fill(index, 0);
         }
         self.running(index).step = Step::Allocate;
+        self.begins(index, Act::Extend { file, content: Content::New, bytes });
         let file = self.running[index].as_ref().and_then(|running| running.file.as_ref()).expect("it is open");
         self.ring.allocate(index as u64, file, bytes);
     }
 
     /// Writes the next zeros, if the file is to be filled and is not yet. One write at a time: others' come between them.
     fn fill(&mut self, index: usize, position: u64) {
-        let FileOperation::Create { bytes, fill, .. } = self.running(index).operation else { unreachable!() };
+        let FileOperation::Create { file: name, bytes, fill } = self.running(index).operation else { unreachable!() };
         if fill == Fill::Allocated {
             return self.rename(index);
         }
-        let running = self.running[index].as_mut().expect("an operation that is under way");
-        let file = running.file.as_ref().expect("it is open");
+        let content = Content::New;
         if position >= bytes {
+            self.begins(index, Act::Sync { file: name, content });
+            let running = self.running[index].as_mut().expect("an operation that is under way");
             running.step = Step::SyncNew;
-            return self.ring.sync(index as u64, file);
+            return self.ring.sync(index as u64, running.file.as_ref().expect("it is open"));
         }
-        running.step = Step::Fill { position };
-        let zeros = self.zeros.get_or_insert_with(|| Arc::new(AlignedBuffer::zeroed(FILL_BYTES)));
         let length = usize::try_from(bytes - position).unwrap_or(FILL_BYTES).min(FILL_BYTES);
+        self.begins(index, Act::Zero { file: name, content, position, bytes: length as u64 });
+        let running = self.running[index].as_mut().expect("an operation that is under way");
+        running.step = Step::Fill { position };
+        let file = running.file.as_ref().expect("it is open");
+        let zeros = self.zeros.get_or_insert_with(|| Arc::new(AlignedBuffer::zeroed(FILL_BYTES)));
         self.ring.write(index as u64, file, position, 0..length, Buffer::Shared(Arc::clone(zeros)), Durability::None);
     }
 
     fn rename(&mut self, index: usize) {
         let file = self.running(index).named();
         self.running(index).step = Step::Rename;
+        self.begins(index, Act::Rename { file });
         let (from, to) = (path(&format!("{file}.new")), path(&file.to_string()));
         self.ring.rename(index as u64, self.handles.root(), from, to);
     }
@@ -363,6 +403,8 @@ impl Files {
         };
         self.ring.sync_folder(index as u64, handle);
         self.running(index).step = Step::SyncFolder(folder);
+        // Nothing reaches the kernel before `submit`.
+        self.begins(index, Act::SyncFolder { folder });
     }
 
     /// Gives back the next bytes of a file that has been unnamed, and lets go of it when all are.
@@ -379,7 +421,12 @@ impl Files {
         if position >= length {
             return self.end(index);
         }
-        self.ring.release(index as u64, file, position..length.min(position + RELEASE_BYTES));
+        let span = position..length.min(position + RELEASE_BYTES);
+        if let Some(recorder) = &self.recorder {
+            let (file, bytes) = (running.named(), span.end - span.start);
+            running.recorded = Some(recorder.begin(Act::Zero { file, content: Content::Removed, position, bytes }));
+        }
+        self.ring.release(index as u64, file, span);
     }
 }
 
@@ -403,17 +450,6 @@ impl Running {
             | FileOperation::Remove { file } => file,
             FileOperation::SyncFolder { .. } => unreachable!("names no file"),
         }
-    }
-}
-
-/// The folder that holds a folder.
-fn above(folder: Folder) -> Option<Folder> {
-    match folder {
-        Folder::Root => None,
-        Folder::Journal | Folder::Metadata | Folder::Catalog | Folder::Quarantine | Folder::Segments => {
-            Some(Folder::Root)
-        }
-        Folder::SegmentsOf(_) => Some(Folder::Segments),
     }
 }
 

@@ -29,7 +29,9 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use crate::api::port::DataFile;
 use crate::io::bell::Bell;
+use crate::io::recorder::{Act, ActId, Content, Recorder};
 use crate::io::ring::Failure;
 use crate::io::store::{Opening, open_direct};
 use crate::types::AlignedBuffer;
@@ -113,6 +115,30 @@ pub enum OpenJournalError {
 pub struct JournalWriter {
     way: Way,
     in_flight: bool,
+    recording: Option<GroupRecording>,
+}
+
+/// Where groups are taken down.
+struct GroupRecording {
+    recorder: Recorder,
+    /// The files of the ring.
+    files: Vec<DataFile>,
+    /// The group in flight.
+    group: Option<ActId>,
+}
+
+impl GroupRecording {
+    fn begin(&mut self, group: &GroupWrite) {
+        let (file, bytes) = (self.files[group.file], &group.buffer[..group.length]);
+        let (content, position, durable) = (Content::Named, group.position, group.durable);
+        self.group = Some(self.recorder.begin(Act::Write { file, content, position, bytes, durable }));
+    }
+
+    fn ended(&mut self, written: &GroupWritten) {
+        if let Some(group) = self.group.take().filter(|_| written.outcome.is_ok()) {
+            self.recorder.ended(group);
+        }
+    }
 }
 
 enum Way {
@@ -138,7 +164,12 @@ impl JournalWriter {
             }
             SyncWay::Thread => Way::Thread(OnThread::new(files).map_err(|error| OpenJournalError::Thread { error })?),
         };
-        Ok(Self { way, in_flight: false })
+        Ok(Self { way, in_flight: false, recording: None })
+    }
+
+    /// Takes down all that is written from now on; `files` are those of the paths that it was opened with.
+    pub fn record(&mut self, recorder: Recorder, files: Vec<DataFile>) {
+        self.recording = Some(GroupRecording { recorder, files, group: None });
     }
 
     /// Starts writing a group. Its end is told by the bell, and taken by [`JournalWriter::finished`].
@@ -152,6 +183,9 @@ impl JournalWriter {
     pub fn start(&mut self, group: GroupWrite) -> io::Result<()> {
         assert!(!self.in_flight, "one group at a time");
         self.in_flight = true;
+        if let Some(recording) = &mut self.recording {
+            recording.begin(&group);
+        }
         match &mut self.way {
             Way::Ring(ring) => ring.start(group),
             Way::Thread(thread) => {
@@ -171,6 +205,9 @@ impl JournalWriter {
             Way::Thread(thread) => thread.finished(),
         };
         self.in_flight &= written.is_none();
+        if let (Some(recording), Some(written)) = (&mut self.recording, &written) {
+            recording.ended(written);
+        }
         Ok(written)
     }
 
