@@ -10,6 +10,7 @@
 //! cpu, clock       cores and time
 //! wake_latency     bounds the time in which sleeping cores wake, while the node runs
 //! recorder         takes down what is asked of the disk, for tests of power cuts
+//! heartbeat        wakes an executor that sleeps while tasks are ready
 //! bell             an eventfd: how completions wake an executor
 //! ```
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -22,6 +23,7 @@ pub mod cpu;
 pub mod device;
 pub mod files;
 pub mod floor;
+mod heartbeat;
 pub mod journal_writer;
 mod mesh;
 pub mod metrics;

@@ -19,6 +19,7 @@ use super::controller_loop::ControllerLoop;
 use super::cpu;
 use super::files::Files;
 use super::floor::FloorError;
+use super::heartbeat;
 use super::journal_writer::{JournalWriter, OpenJournalError, SyncWay};
 use super::mesh::{self, Mesh};
 use super::metrics::ShardMetrics;
@@ -279,6 +280,7 @@ struct Seat {
 
 impl Seat {
     async fn run(self) {
+        heartbeat::start();
         let (shard, started, stopped) = (self.recovered.shard, self.started.clone(), self.stopped.clone());
         match self.start().await {
             Ok(own) => {
