@@ -32,7 +32,7 @@ pub use store::RecordedStore;
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Which bytes a name stands for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Content {
     /// Those under the file's name.
     Named,
