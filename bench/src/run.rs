@@ -338,7 +338,7 @@ impl ProduceRun {
     }
 }
 
-/// Reads a ledger's topic back and judges it.
+/// Reads a ledger's topic back and judges it. Acknowledged records are waited for as long as something comes within the timeout.
 ///
 /// # Errors
 /// It cannot be read to its end.

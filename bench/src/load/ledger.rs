@@ -172,9 +172,15 @@ impl<'a> Judge<'a> {
         *self.found.gaps.entry(cause.to_owned()).or_default() += 1;
     }
 
-    /// The judgement: everything has been read.
+    /// Records of the load that have come, whole or damaged.
     #[must_use]
-    pub fn finish(self) -> Verification {
+    pub fn read(&self) -> u64 {
+        self.found.read + self.found.damaged
+    }
+
+    /// Acknowledged records that have not come.
+    #[must_use]
+    pub fn lacking(&self) -> u64 {
         let ledger = self.ledger;
         let kept = |at: &(u32, u64)| !ledger.not_stored.contains(at) && !ledger.unknown.contains(at);
         let passed_over = self.missing.iter().filter(|at| kept(at)).count() as u64;
@@ -182,9 +188,13 @@ impl<'a> Judge<'a> {
         let behind: u64 = ledger.sent.iter().zip(&self.next).map(|(sent, next)| sent - next).sum();
         let excused =
             |set: &BTreeSet<(u32, u64)>| set.iter().filter(|(k, s)| *s >= self.next[*k as usize]).count() as u64;
-        let mut found = self.found;
-        found.lost = passed_over + behind - excused(&ledger.not_stored) - excused(&ledger.unknown);
-        found
+        passed_over + behind - excused(&ledger.not_stored) - excused(&ledger.unknown)
+    }
+
+    /// The judgement: everything has been read.
+    #[must_use]
+    pub fn finish(self) -> Verification {
+        Verification { lost: self.lacking(), ..self.found }
     }
 }
 

@@ -15,6 +15,8 @@ use crate::exit::{Exit, Outcome};
 use crate::output::Format;
 
 /// Read a topic back and judge it by the ledger of `bench produce --ledger`, also after a restart of the node.
+///
+/// An acknowledged record is lost if it is not there when nothing new has come for the time of --timeout.
 #[derive(Debug, Args)]
 pub(crate) struct BenchVerify {
     /// The ledger.
