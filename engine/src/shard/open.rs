@@ -26,6 +26,8 @@
 mod bench;
 mod content;
 mod rings;
+#[cfg(test)]
+mod served;
 mod superblocks;
 #[cfg(test)]
 mod tests;

@@ -10,12 +10,12 @@ use crate::api::config::EngineConfig;
 use crate::api::error::Refusal;
 use crate::api::port::DataFile;
 use crate::api::request::{ReplyTo, ShardRequest};
-use crate::api::response::{Fetched, Response, Stored};
+use crate::api::response::{Fetched, Gap, GapCause, Response, Stored};
 use crate::format::batch::{BatchBuilder, ReaderBatches, Stamp};
 use crate::format::record::RecordKey;
 use crate::journal::{Geometry, Ring};
-use crate::replica::message::{RangeView, SealedSegment, SegmentOpen, ToController, ToReplica};
-use crate::segment::catalog::{Catalog, ChainId};
+use crate::replica::message::{RangeView, SealedSegment, SegmentOpen, Span, ToController, ToReplica};
+use crate::segment::catalog::{Catalog, ChainId, Contents, SegmentState};
 use crate::types::{
     AlignedBuffer, Epoch, Generation, KeySpan, NodeId, Now, Offset, ProcessLife, ProducerEpoch, ProducerId, RangeId,
     Run, SegmentId, Sequence, ShardId, TopicId,
@@ -35,6 +35,8 @@ struct Rig {
     next_segment: u64,
     builder: BatchBuilder,
     prepare: bool,
+    /// What the committed end of a segment tells to be missing in it.
+    holes: BTreeMap<SegmentId, Vec<Span>>,
 }
 
 impl Rig {
@@ -61,6 +63,7 @@ impl Rig {
             next_segment: 1,
             builder: BatchBuilder::new(64 << 10),
             prepare: true,
+            holes: BTreeMap::new(),
         };
         rig.give(Event::Started);
         rig
@@ -157,7 +160,7 @@ impl Rig {
                     base: self.base_of(mark.segment).unwrap_or(base),
                     end: mark.end,
                     digest: mark.digest,
-                    holes: Vec::new(),
+                    holes: self.holes.get(&mark.segment).cloned().unwrap_or_default(),
                     epoch: Epoch(1),
                 };
                 self.give(Event::Message(ToReplica::Sealed { range, sealed }));
@@ -307,6 +310,29 @@ fn what_went_through_rolls_and_checkpoints_reads_back_from_files_and_memory() {
         assert_eq!(found, &value(sequence as u64, 6_000));
     }
     assert!(rig.shard.counters().reads > 0);
+}
+
+#[test]
+fn a_gap_is_told_by_the_fetch_that_first_reads_the_index_behind_it() {
+    let mut rig = Rig::new(256 << 10);
+    let (first, cause) = (SegmentId(2), GapCause::Forced);
+    let hole = Span { from: Offset(0), to: Offset(3), records_at_most: 3, cause };
+    rig.holes.insert(first, vec![hole]);
+    rig.warm();
+    rig.store(600, 6_000);
+    let state = &rig.shard.catalog.segment(first).expect("it was stored").state;
+    let in_footer = matches!(state, SegmentState::Sealed { contents: Contents::Footer(_), .. });
+    assert!(in_footer, "its index is in memory: {state:?}");
+    let gap = Gap { from: hole.from, to: hole.to, records_at_most: 3, cause };
+    // The first reads the footer and then the batches, the second has the index already.
+    for reads in [2, 1] {
+        let before = rig.shard.counters().reads;
+        let replies = rig.fetch(0, 0);
+        let [Response::Fetched(fetched)] = &replies[..] else { panic!("{replies:?}") };
+        assert_eq!(rig.shard.counters().reads - before, reads);
+        assert_eq!(fetched.gaps, [gap]);
+        assert_eq!(values_of(fetched)[0], value(3, 6_000));
+    }
 }
 
 #[test]
