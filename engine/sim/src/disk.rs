@@ -81,6 +81,7 @@ pub struct Disk {
     full: bool,
     syncs_to_fail: u32,
     writes_to_fail: u32,
+    group_sync_failed: bool,
     torn: Vec<TornGroup>,
     /// So many sectors of each write that does not come to its end are done; `None`: chance says.
     tear_at: Option<u64>,
@@ -108,6 +109,7 @@ impl Disk {
             full: false,
             syncs_to_fail: 0,
             writes_to_fail: 0,
+            group_sync_failed: false,
             torn: Vec::new(),
             tear_at: None,
             keep_at_cut: None,
@@ -161,6 +163,11 @@ impl Disk {
     /// The next `count` syncs fail, and what they were to make durable never will be: beyond what the model survives.
     pub fn fail_syncs(&mut self, count: u32) {
         self.syncs_to_fail = count;
+    }
+
+    /// Whether the sync of a journal group has failed since this was last asked.
+    pub fn take_group_sync_failed(&mut self) -> bool {
+        std::mem::take(&mut self.group_sync_failed)
     }
 
     /// The next `count` writes fail after any part of their bytes: beyond what the model survives.

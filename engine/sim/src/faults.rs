@@ -190,6 +190,11 @@ pub struct Weather {
     pub duplicate_percent: u64,
     pub late_percent: u64,
     pub mode: Mode,
+    /// Beyond the model: the one kind of damage that comes. With all of them at once every disk is soon so damaged that its node refuses
+    /// to start, and nothing is read.
+    pub damage: Fault,
+    /// How often it still comes.
+    pub damage_left: u64,
 }
 
 /// The schedule.
@@ -203,6 +208,8 @@ impl Faults {
     /// The weather of a seed.
     #[must_use]
     pub fn new(mut random: Random, mode: Mode) -> Self {
+        let damage = *random.pick(&Self::DAMAGE);
+        let lasts = matches!(damage, Fault::BitRot | Fault::UnreadableBlock);
         let weather = Weather {
             fault_every_us: random.spread_between(2_000, 50_000),
             crash_every: random.spread_between(400, 8_000),
@@ -211,6 +218,8 @@ impl Faults {
             duplicate_percent: *random.pick(&[0, 5, 20]),
             late_percent: *random.pick(&[0, 5, 20]),
             mode,
+            damage,
+            damage_left: if lasts { random.between(1, 2) } else { u64::MAX },
         };
         Self { random, weather, armed: None }
     }
@@ -226,6 +235,8 @@ impl Faults {
             duplicate_percent: 0,
             late_percent: 0,
             mode: Mode::Within,
+            damage: Fault::BitRot,
+            damage_left: 0,
         };
         Self { random, weather, armed: None }
     }
@@ -318,11 +329,23 @@ impl Faults {
 
     /// Which small fault comes.
     pub fn small(&mut self) -> Fault {
-        let of = match self.weather.mode {
-            Mode::Within => &Self::SMALL[..],
-            Mode::Beyond => &Self::BEYOND[..],
-        };
-        *self.random.pick(of)
+        let weather = &mut self.weather;
+        if weather.mode == Mode::Within {
+            return *self.random.pick(&Self::SMALL);
+        }
+        if weather.damage_left > 0 && self.random.one_in(2) {
+            weather.damage_left -= 1;
+            return weather.damage;
+        }
+        *self.random.pick(&Self::BESIDE_DAMAGE)
+    }
+
+    /// The sync of a journal group has failed: half of the times the power is cut as soon as the node says *stored*, which it must not
+    /// say of what that group held.
+    pub fn group_sync_failed(&mut self) {
+        if self.random.one_in(2) {
+            self.armed = Some(Armed { fault: Fault::PowerCut, moment: Moment::Stored, pass: 0, after: 0, hit: false });
+        }
     }
 
     const SMALL: [Fault; 9] = [
@@ -337,17 +360,11 @@ impl Faults {
         Fault::WallClockJump,
     ];
 
-    const BEYOND: [Fault; 9] = [
-        Fault::ConnectionReset,
-        Fault::SlowConnection,
-        Fault::SlowDisk,
-        Fault::WallClockJump,
-        Fault::FullDisk,
-        Fault::BitRot,
-        Fault::UnreadableBlock,
-        Fault::FailedSync,
-        Fault::FailedWrite,
-    ];
+    const BESIDE_DAMAGE: [Fault; 4] =
+        [Fault::ConnectionReset, Fault::SlowConnection, Fault::SlowDisk, Fault::WallClockJump];
+
+    const DAMAGE: [Fault; 5] =
+        [Fault::FullDisk, Fault::BitRot, Fault::UnreadableBlock, Fault::FailedSync, Fault::FailedWrite];
 
     /// How often a message between a shard and the controller comes, and how late each time, in ns.
     pub fn deliveries_ns(&mut self) -> (u64, Option<u64>) {

@@ -6,6 +6,7 @@
 //! target/mutants/tree                 the copy, the same for all, so that a build reuses the last one
 //! target/mutants/build                its target folder
 //! ```
+//! A patch whose first lines have a line `Seeds: beyond` breaks what is promised of a damaged disk: its seeds are all of those faults.
 //! A mutant that no seed of the first [`SEEDS`] finds fails the proof, and so does a patch that no longer applies.
 
 use std::collections::BTreeSet;
@@ -17,6 +18,9 @@ use thiserror::Error;
 
 /// Seeds within which a mutant must be found.
 pub const SEEDS: u64 = 200;
+
+/// The line of a patch by which its seeds are those of a damaged disk.
+const BEYOND: &str = "Seeds: beyond";
 
 /// Which mutants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +63,8 @@ struct Mutant {
     patch: PathBuf,
     /// Files that it changes.
     files: BTreeSet<String>,
+    /// It shows on a damaged disk only.
+    is_beyond: bool,
 }
 
 /// How one ended.
@@ -101,7 +107,7 @@ pub fn prove(which: &Which) -> Result<bool, ProveError> {
             proved &= tell(name, &judge(child)?);
         }
         match built {
-            Ok(program) => running = Some((&mutant.name, start(&program)?)),
+            Ok(program) => running = Some((&mutant.name, start(&program, mutant.is_beyond)?)),
             Err(stale) => proved &= tell(&mutant.name, &stale),
         }
     }
@@ -132,7 +138,8 @@ fn all() -> Result<Vec<Mutant>, ProveError> {
         let text = std::fs::read_to_string(&patch).map_err(io("read", &patch))?;
         let name = patch.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         let files = text.lines().filter_map(|line| line.strip_prefix("+++ b/")).map(str::to_owned).collect();
-        mutants.push(Mutant { name, patch, files });
+        let is_beyond = text.lines().take_while(|line| !line.starts_with("diff ")).any(|line| line == BEYOND);
+        mutants.push(Mutant { name, patch, files, is_beyond });
     }
     mutants.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(mutants)
@@ -243,9 +250,11 @@ fn build(mutant: &Mutant, tree: &Path) -> Result<Result<PathBuf, Verdict>, Prove
     Ok(Ok(own))
 }
 
-fn start(program: &Path) -> Result<(PathBuf, Child), ProveError> {
+fn start(program: &Path, is_beyond: bool) -> Result<(PathBuf, Child), ProveError> {
+    let mode: &[&str] = if is_beyond { &["--mode", "beyond"] } else { &[] };
     let child = Command::new(program)
         .args(["--allow-zero-rows", "--seeds", &format!("0..{SEEDS}")])
+        .args(mode)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -282,6 +291,7 @@ mod tests {
             name: (*name).to_owned(),
             patch: PathBuf::new(),
             files: BTreeSet::from([format!("{name}.rs")]),
+            is_beyond: false,
         };
         names.iter().map(mutant).collect()
     }

@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 
 use sealog_engine::api::EngineConfig;
+use sealog_engine::api::port::DataFile;
 use sealog_engine::api::request::ReplyTo;
 use sealog_engine::api::response::Response;
 use sealog_engine::types::ShardId;
@@ -158,6 +159,9 @@ impl World {
         }
         self.dispatch(happening)?;
         self.send_answers();
+        if self.node.disk.take_group_sync_failed() && self.faults.weather.crash_every > 0 {
+            self.faults.group_sync_failed();
+        }
         if let Some(violation) = self.checks.found.take() {
             return Err(violation);
         }
@@ -490,10 +494,12 @@ impl World {
                 self.node.clock.jump(if random.one_in(2) { ms } else { -ms });
             }
             Fault::BitRot => {
-                self.node.disk.rot(|_| true);
+                let journals = self.faults.random().one_in(2);
+                self.node.disk.rot(|file| !journals || matches!(file, DataFile::Journal { .. }));
             }
             Fault::UnreadableBlock => {
-                self.node.disk.make_unreadable(|_| true);
+                let journals = self.faults.random().one_in(2);
+                self.node.disk.make_unreadable(|file| !journals || matches!(file, DataFile::Journal { .. }));
             }
             Fault::FailedSync => self.node.disk.fail_syncs(1),
             Fault::FailedWrite => self.node.disk.fail_writes(1),

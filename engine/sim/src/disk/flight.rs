@@ -80,6 +80,7 @@ impl Disk {
             return Err(Failed { errno: EIO });
         }
         if sync && self.take_sync_failure() {
+            self.group_sync_failed = true;
             let file = self.file(file)?;
             file.write(position, bytes);
             let serial = file.serial();
