@@ -58,7 +58,15 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#}", self.error)
+        let mut told = String::new();
+        for cause in self.error.chain().map(ToString::to_string) {
+            // Many errors say their cause themselves.
+            if !told.ends_with(&cause) {
+                let separator = if told.is_empty() { "" } else { ": " };
+                told = told + separator + &cause;
+            }
+        }
+        f.write_str(&told)
     }
 }
 
@@ -83,6 +91,14 @@ mod tests {
     use anyhow::Context as _;
 
     use super::*;
+
+    #[test]
+    fn each_cause_is_told_once() {
+        let cause = || anyhow::Error::from(io::Error::other("no disk"));
+        let told = |error: anyhow::Error| Failure::from(error).to_string();
+        assert_eq!(told(cause().context("cannot write x").context("saving")), "saving: cannot write x: no disk");
+        assert_eq!(told(cause().context("cannot write x: no disk")), "cannot write x: no disk");
+    }
 
     #[test]
     fn a_closed_pipe_ends_with_0_and_any_other_error_with_1() {

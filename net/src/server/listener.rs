@@ -49,6 +49,21 @@ impl Server {
         Ok(Rc::new(Self { shared, listener, address, stopping: Cell::new(false), serving: RefCell::new(None) }))
     }
 
+    /// Listens, and serves on this executor for as long as that runs. Gives where the engine's answers go.
+    ///
+    /// # Errors
+    /// The address cannot be had.
+    pub fn start(
+        settings: ServerSettings,
+        handover: Option<HandoverPort>,
+        service: Rc<dyn ShardService>,
+    ) -> io::Result<Rc<dyn Replies>> {
+        let server = Self::bind(settings, handover)?;
+        let replies = server.replies();
+        glommio::spawn_local(server.serve(service)).detach();
+        Ok(replies)
+    }
+
     /// The address that it listens on, with the port that was given.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {

@@ -65,13 +65,9 @@ impl Record {
             (None, None) => Vec::new(),
             (Some(texts), None) => texts
                 .into_iter()
-                .map(|(name, value)| match value {
-                    serde_json::Value::String(value) => Ok((name.into_bytes(), value.into_bytes())),
-                    serde_json::Value::Null
-                    | serde_json::Value::Bool(_)
-                    | serde_json::Value::Number(_)
-                    | serde_json::Value::Array(_)
-                    | serde_json::Value::Object(_) => Err(LineError::Header(name)),
+                .map(|(name, value)| match value.as_str() {
+                    Some(text) => Ok((name.into_bytes(), text.as_bytes().to_vec())),
+                    None => Err(LineError::Header(name)),
                 })
                 .collect::<Result<_, _>>()?,
             (None, Some(pairs)) => pairs

@@ -180,10 +180,7 @@ fn serve_on(listen: SocketAddr, shards: u16, beats: Option<Beats>) -> Serve {
         let identity = NodeIdentity { cluster: context.cluster, node: context.node, shards: context.shards };
         let handshake = Handshake { identity, limits: SessionLimits::from(&context.config) };
         let settings = ServerSettings::new(listen, context.shard, handshake);
-        let server = Server::bind(settings, port.filter(|_| context.shards > 1))?;
-        let replies = server.replies();
-        glommio::spawn_local(server.serve(context.service)).detach();
-        Ok(replies)
+        Server::start(settings, port.filter(|_| context.shards > 1), context.service)
     })
 }
 
