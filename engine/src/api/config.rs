@@ -21,7 +21,7 @@ pub struct EngineConfig {
     pub memory_bytes: u64,
     /// Bytes of the largest batch taken, producer's header included.
     pub batch_bytes_max: u32,
-    /// Bytes of produce requests that one connection may have unanswered.
+    /// Bytes of requests that one connection may have unanswered; at so many it is not read any more.
     pub connection_bytes_max: u64,
     /// Time without a request after which one empty group is written, so that the last real group is no longer the last, in
     /// microseconds.

@@ -273,6 +273,14 @@ pub trait Replies {
 
     /// All answers of one turn have been given: send them.
     fn flush(&self);
+
+    /// The node stops, and all that was taken is answered: says so to every client and takes no more connections.
+    fn close(&self) {}
+
+    /// Whether every client has been told, and has gone or has had its time to go.
+    fn is_closed(&self) -> bool {
+        true
+    }
 }
 
 /// Where messages to other nodes go. A node alone has none.

@@ -34,6 +34,8 @@ use crate::types::{Now, ShardId};
 
 /// Delay advised when another shard's queue is full.
 const MESH_DELAY_MS: u32 = 2;
+/// Longest wait for clients to take their goodbye.
+const FAREWELL_MS: u32 = 1_000;
 
 /// The state that a turn borrows.
 struct Core {
@@ -294,12 +296,19 @@ impl ShardLoop {
         }
     }
 
-    /// From now on requests are refused; ends when nothing that was taken is unanswered, and it is in segments.
+    /// From now on requests are refused; ends when nothing that was taken is unanswered, the clients have been told, and it is in segments.
     pub(super) async fn drain(&self) {
         self.stopping.set(true);
         self.idle().await;
+        self.replies().close();
         self.turn(|core, now| core.shard.step(now, Event::Stopping, &mut core.commands));
         self.idle().await;
+        for _ in 0..FAREWELL_MS {
+            if self.replies().is_closed() {
+                break;
+            }
+            glommio::timer::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     async fn idle(&self) {

@@ -1,7 +1,7 @@
 //! One connection: its hello, its read loop, its outbound bytes.
 //!
 //! ```text
-//! accepted --hello--> here or handed over --welcome--> reading <--> paused (answers are not read)
+//! accepted --hello--> here or handed over --welcome--> reading <--> paused (answers are not read, or too many are due)
 //!     |                                                   |
 //!     +--- bad frame, no hello in time, slow reader: bye with the reason, then closed
 //! ```
@@ -21,11 +21,12 @@ use sealog_engine::api::error::Refusal;
 use sealog_engine::api::port::{Replies, ShardService};
 use sealog_engine::api::request::ReplyTo;
 
-use super::Shared;
 use super::receive::{Receive, ReceiveError, Received, Want};
+use super::unanswered::Unanswered;
+use super::{ServerSettings, Shared};
 use crate::session::handshake::{Greeted, decode_bye};
 use crate::session::{self, Inbound};
-use crate::wire::frame::{Frame, HELLO_FRAME_BYTES_MAX};
+use crate::wire::frame::{Frame, HEADER_BYTES, HELLO_FRAME_BYTES_MAX};
 use crate::wire::hello::append_pong;
 use crate::wire::{Bye, ByeReason, refusal};
 
@@ -55,6 +56,7 @@ pub(super) struct Connection {
     id: u32,
     stream: RefCell<TcpStream>,
     outbound: RefCell<Outbound>,
+    unanswered: RefCell<Unanswered>,
     bytes_max: usize,
     patience: Duration,
     /// Bytes that the socket has taken in all.
@@ -64,8 +66,10 @@ pub(super) struct Connection {
     blocked: Cell<bool>,
     /// Nothing more is read or answered.
     ended: Cell<bool>,
-    /// Waits for the outbound bytes to become fewer.
+    /// Waits for the outbound bytes or the unanswered requests to become fewer.
     paused: RefCell<Option<Waker>>,
+    /// Waits for something to be read.
+    reading: RefCell<Option<Waker>>,
     own: std::rc::Weak<Self>,
 }
 
@@ -75,6 +79,10 @@ impl Connection {
             id: shared.replies.new_id(),
             stream: RefCell::new(stream),
             outbound: RefCell::default(),
+            unanswered: RefCell::new(Unanswered::new(
+                shared.settings.requests_max,
+                shared.settings.handshake.limits.connection_bytes_max,
+            )),
             bytes_max: shared.settings.outbound_bytes_max,
             patience: shared.settings.write_timeout,
             written: Cell::new(0),
@@ -82,6 +90,7 @@ impl Connection {
             blocked: Cell::new(false),
             ended: Cell::new(false),
             paused: RefCell::new(None),
+            reading: RefCell::new(None),
             own: own.clone(),
         })
     }
@@ -112,6 +121,22 @@ impl Connection {
             drop(outbound);
             tracing::warn!(connection = self.id, "closed: its answers are not read");
             self.abandon();
+        }
+    }
+
+    /// A request was taken, of so many bytes.
+    #[inline]
+    fn asked(&self, correlation: u64, bytes: usize) {
+        self.unanswered.borrow_mut().asked(correlation, bytes as u64);
+    }
+
+    /// Appends the answer to a request.
+    #[inline]
+    pub(super) fn answer(&self, correlation: u64, append: impl FnOnce(&mut Vec<u8>)) {
+        self.append(append);
+        self.unanswered.borrow_mut().answered(correlation);
+        if !self.unanswered.borrow().is_full() {
+            self.resume();
         }
     }
 
@@ -195,16 +220,48 @@ impl Connection {
         }
     }
 
-    /// Ready when at most `most` bytes are unread, or the connection has ended.
-    async fn below(&self, most: usize) {
+    /// Ready when `is_ready` is, which is looked at whenever the outbound bytes or the unanswered requests become fewer.
+    async fn paused_until(&self, is_ready: impl Fn(&Self) -> bool) {
         poll_fn(|cx| {
-            if self.pending() <= most || self.ended.get() {
+            if is_ready(self) {
                 return Poll::Ready(());
             }
             *self.paused.borrow_mut() = Some(cx.waker().clone());
             Poll::Pending
         })
         .await;
+    }
+
+    /// Whether nothing more is read for now.
+    fn is_paused(&self, settings: &ServerSettings) -> bool {
+        self.pending() > settings.outbound_bytes_pause || self.unanswered.borrow().is_full()
+    }
+
+    /// Ready when it takes its answers again and few enough are due, or it has ended.
+    async fn resumed(&self, settings: &ServerSettings) {
+        if self.is_paused(settings) {
+            let most = settings.outbound_bytes_pause / 2;
+            let may_go_on = |own: &Self| own.pending() <= most && !own.unanswered.borrow().is_full();
+            self.paused_until(|own| own.ended.get() || may_go_on(own)).await;
+        }
+    }
+
+    /// One receive; as if the other side had closed once this side has ended.
+    fn poll_reading<E>(
+        &self,
+        cx: &mut Context<'_>,
+        receive: impl FnOnce(&mut Context<'_>) -> Poll<Result<Received, ReceiveError<E>>>,
+    ) -> Poll<Result<Received, ReceiveError<E>>> {
+        if self.ended.get() {
+            return Poll::Ready(Ok(Received::Closed));
+        }
+        let mut reading = self.reading.borrow_mut();
+        match &mut *reading {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None => *reading = Some(cx.waker().clone()),
+        }
+        drop(reading);
+        receive(cx)
     }
 
     /// Says goodbye; nothing is answered any more.
@@ -217,24 +274,22 @@ impl Connection {
     /// Says goodbye and ends its read loop.
     pub(super) fn dismiss(&self, bye: &Bye) {
         self.end(bye);
-        self.shut(Shutdown::Read);
         self.resume();
+        // Its socket is not shut down for reading: what the client still sends is taken, or the bye would be lost with it.
+        if let Some(waker) = self.reading.borrow_mut().take() {
+            waker.wake();
+        }
     }
 
     /// Ends it without a word: nothing can be written.
     fn abandon(&self) {
         self.ended.set(true);
         *self.outbound.borrow_mut() = Outbound::default();
-        self.shut(Shutdown::Both);
-        self.resume();
-    }
-
-    /// Shuts the socket down; a read that waits then ends.
-    fn shut(&self, how: Shutdown) {
-        // The stream may be borrowed by the write that found it broken.
+        // A read that waits then ends. The stream may be borrowed by the write that found it broken.
         if let Ok(stream) = self.stream.try_borrow() {
-            shut(&stream, how);
+            shut(&stream, Shutdown::Both);
         }
+        self.resume();
     }
 }
 
@@ -262,6 +317,9 @@ pub(super) async fn run(shared: &Rc<Shared>, service: &Rc<dyn ShardService>, str
     connection.append(|out| welcome.append(out, correlation));
     connection.write();
     shared.replies.insert(connection.clone());
+    if shared.stopping.get() {
+        connection.dismiss(&stopping_bye());
+    }
     let bye = read(shared, service, &connection, rest).await;
     shared.replies.remove(connection.id);
     service.disconnected(connection.id);
@@ -333,14 +391,14 @@ async fn read(
     let mut receive = Receive::new(shared.buffer.clone(), rest, limit);
     let mut full_reads = 0;
     loop {
-        if connection.pending() > settings.outbound_bytes_pause {
-            connection.below(settings.outbound_bytes_pause / 2).await;
-        }
+        connection.resumed(settings).await;
         if connection.ended.get() {
             return None;
         }
         let mut take = |frame: &Frame<'_>| take_frame(shared, service, connection, frame);
-        let received = poll_fn(|cx| receive.poll_receive(cx, &connection.stream, &mut take)).await;
+        let received =
+            poll_fn(|cx| connection.poll_reading(cx, |cx| receive.poll_receive(cx, &connection.stream, &mut take)));
+        let received = received.await;
         service.flush();
         shared.replies.flush();
         match received {
@@ -373,6 +431,7 @@ fn take_frame(
     match session::read(frame, &settings.handshake.limits) {
         Ok(Inbound::Request(request)) => {
             let to = ReplyTo { shard: settings.shard, connection: connection.id, correlation: frame.correlation };
+            connection.asked(frame.correlation, HEADER_BYTES + frame.struct_part.len() + frame.bytes.len());
             service.request(to, frame.deadline_ms, request);
         }
         Ok(Inbound::Ping) => {
@@ -386,8 +445,13 @@ fn take_frame(
             shared.replies.touch(connection);
         }
     }
-    let paused = connection.ended.get() || connection.pending() > settings.outbound_bytes_pause;
+    let paused = connection.ended.get() || connection.is_paused(settings);
     Ok(if paused { Want::NoMore } else { Want::More })
+}
+
+/// What is said to every connection when the server stops.
+pub(super) fn stopping_bye() -> Bye {
+    Bye::new(ByeReason::Stopping, "the node is stopping")
 }
 
 /// Tells a connection that there are too many.
@@ -400,7 +464,7 @@ pub(super) async fn turn_away(shared: &Rc<Shared>, stream: TcpStream) {
 /// Lets the last words arrive: a socket that is closed with bytes unread takes back what it has said.
 async fn linger(connection: &Rc<Connection>) {
     let drained = async {
-        connection.below(0).await;
+        connection.paused_until(|own| own.pending() == 0).await;
         shut(&connection.stream.borrow(), Shutdown::Write);
         let mut sink = [0; 4096];
         loop {

@@ -13,12 +13,13 @@ use futures_lite::future::or;
 use glommio::net::{TcpListener, TcpStream};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use sealog_engine::api::port::{Replies, ShardService};
+use sealog_engine::api::request::ReplyTo;
+use sealog_engine::api::response::Response;
 
 use super::connection::{self, Arrival};
 use super::handover::HandoverPort;
 use super::replies::Connections;
 use super::{ServerSettings, Shared, receive};
-use crate::wire::{Bye, ByeReason};
 
 /// Wait after an accept that failed: out of descriptors, most likely.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
@@ -31,8 +32,7 @@ pub struct Server {
     shared: Rc<Shared>,
     listener: TcpListener,
     address: SocketAddr,
-    stopping: Cell<bool>,
-    /// Waits for `stopping`.
+    /// Waits for the server to be stopped.
     serving: RefCell<Option<Waker>>,
 }
 
@@ -45,8 +45,9 @@ impl Server {
         let listener = listen(settings.listen)?;
         let address = listener.local_addr().map_err(io::Error::from)?;
         let replies = Rc::new(Connections::default());
-        let shared = Rc::new(Shared { settings, replies, buffer: receive::shared_buffer(), handover });
-        Ok(Rc::new(Self { shared, listener, address, stopping: Cell::new(false), serving: RefCell::new(None) }))
+        let (buffer, stopping) = (receive::shared_buffer(), Cell::new(false));
+        let shared = Rc::new(Shared { settings, replies, buffer, handover, stopping });
+        Ok(Rc::new(Self { shared, listener, address, serving: RefCell::new(None) }))
     }
 
     /// Listens, and serves on this executor for as long as that runs. Gives where the engine's answers go.
@@ -59,9 +60,8 @@ impl Server {
         service: Rc<dyn ShardService>,
     ) -> io::Result<Rc<dyn Replies>> {
         let server = Self::bind(settings, handover)?;
-        let replies = server.replies();
-        glommio::spawn_local(server.serve(service)).detach();
-        Ok(replies)
+        glommio::spawn_local(server.clone().serve(service)).detach();
+        Ok(server)
     }
 
     /// The address that it listens on, with the port that was given.
@@ -115,7 +115,7 @@ impl Server {
 
     async fn stopped(&self) {
         poll_fn(|cx| {
-            if self.stopping.get() {
+            if self.shared.stopping.get() {
                 return Poll::Ready(());
             }
             *self.serving.borrow_mut() = Some(cx.waker().clone());
@@ -126,14 +126,33 @@ impl Server {
 
     /// Says goodbye to every connection and takes no more.
     pub fn stop(&self) {
-        self.stopping.set(true);
+        self.shared.stopping.set(true);
         if let Some(waker) = self.serving.borrow_mut().take() {
             waker.wake();
         }
-        let bye = Bye::new(ByeReason::Stopping, "the node is stopping");
+        let bye = connection::stopping_bye();
         for connection in self.shared.replies.all() {
             connection.dismiss(&bye);
         }
+    }
+}
+
+/// A node that ends what it runs ends its servers with it.
+impl Replies for Server {
+    fn reply(&self, to: ReplyTo, response: Response) {
+        self.shared.replies.reply(to, response);
+    }
+
+    fn flush(&self) {
+        self.shared.replies.flush();
+    }
+
+    fn close(&self) {
+        self.stop();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.shared.stopping.get() && self.connections() == 0
     }
 }
 

@@ -11,7 +11,8 @@
 //! waits only for a socket that is full.
 //!
 //! **Invariants**: before the hello has succeeded a frame of more than 64 KiB is refused from its header; a bad frame costs its own
-//! connection and nobody else's; answers that are not read stop their connection's reading at one bound and end it at another.
+//! connection and nobody else's; answers that are not read stop their connection's reading at one bound and end it at another;
+//! requests that are not answered stop their connection's reading, and only that.
 
 // The deadline of a hello is the executor's timer; nothing else here looks at a clock.
 #![allow(clippy::disallowed_types)]
@@ -21,7 +22,9 @@ mod handover;
 mod listener;
 mod receive;
 mod replies;
+mod unanswered;
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -42,6 +45,9 @@ pub struct ServerSettings {
     pub handshake: Handshake,
     /// Connections that this shard takes.
     pub connections_max: usize,
+    /// Requests without an answer at which a connection is not read any more until one is answered. Their bytes are bounded too, by
+    /// what the handshake tells the client.
+    pub requests_max: usize,
     /// Time that a connection has for its hello.
     pub hello_timeout: Duration,
     /// Bytes of unread answers at which a connection is not read any more until it has taken half of them.
@@ -61,6 +67,7 @@ impl ServerSettings {
             shard,
             handshake,
             connections_max: 10_000,
+            requests_max: 16_384,
             hello_timeout: Duration::from_secs(10),
             outbound_bytes_pause: 4 << 20,
             outbound_bytes_max: 40 << 20,
@@ -75,4 +82,6 @@ struct Shared {
     replies: Rc<replies::Connections>,
     buffer: receive::SharedBuffer,
     handover: Option<HandoverPort>,
+    /// Who comes now is told so and sent away.
+    stopping: Cell<bool>,
 }

@@ -80,7 +80,7 @@ impl Connections {
 impl Replies for Connections {
     fn reply(&self, to: ReplyTo, response: Response) {
         if let Some(connection) = self.find(to.connection) {
-            connection.append(|out| session::append(out, to.correlation, &response));
+            connection.answer(to.correlation, |out| session::append(out, to.correlation, &response));
             self.touch(&connection);
         }
     }

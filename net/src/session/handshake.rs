@@ -27,7 +27,7 @@ pub struct SessionLimits {
     pub batch_bytes_max: u32,
     /// Bytes of entries that one fetch gives at most, unless one batch alone is larger.
     pub fetch_bytes_max: u32,
-    /// Bytes of produce requests that may be unanswered.
+    /// Bytes of requests that may be unanswered; at so many it is not read any more.
     pub connection_bytes_max: u64,
 }
 

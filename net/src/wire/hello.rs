@@ -103,7 +103,7 @@ pub struct Welcome {
     pub batch_bytes_max: u32,
     /// Bytes of entries that one fetch gives at most, unless one batch alone is larger.
     pub fetch_bytes_max: u32,
-    /// Bytes of produce requests that this connection may have unanswered.
+    /// Bytes of requests that this connection may have unanswered; at so many it is not read any more.
     pub connection_bytes_max: u64,
 }
 

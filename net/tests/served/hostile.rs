@@ -37,7 +37,7 @@ fn bye(stream: &mut TcpStream) -> u16 {
     reason
 }
 
-fn greeted(address: SocketAddr) -> TcpStream {
+pub(crate) fn greeted(address: SocketAddr) -> TcpStream {
     let mut stream = connect(address);
     stream.write_all(&hello(VERSION)).unwrap();
     next_frame(&mut stream, |frame| assert_eq!(frame.kind, Kind::Welcome.number()));
@@ -69,7 +69,7 @@ fn claims(length: u32) -> Vec<u8> {
     header.as_bytes().to_vec()
 }
 
-fn pings(stream: &mut TcpStream) {
+pub(crate) fn pings(stream: &mut TcpStream) {
     let mut bytes = vec![];
     append_ping(&mut bytes, 77);
     stream.write_all(&bytes).unwrap();

@@ -5,3 +5,4 @@
 mod clients;
 mod hostile;
 mod node;
+mod unanswered;

@@ -143,6 +143,17 @@ pub(crate) fn start_shard(
     handover: Option<HandoverPort>,
     change: impl FnOnce(&mut ServerSettings) + Send + 'static,
 ) -> SocketAddr {
+    let memory = |replies| -> Rc<dyn ShardService> { Rc::new(Memory { replies, logs: RefCell::default() }) };
+    start_service((shard, shards), handover, change, memory)
+}
+
+/// Starts one shard of so many with the engine that `make` gives.
+pub(crate) fn start_service(
+    (shard, shards): (u16, u16),
+    handover: Option<HandoverPort>,
+    change: impl FnOnce(&mut ServerSettings) + Send + 'static,
+    make: impl FnOnce(Rc<dyn Replies>) -> Rc<dyn ShardService> + Send + 'static,
+) -> SocketAddr {
     let (tell, told) = mpsc::channel();
     let started = LocalExecutorBuilder::new(Placement::Unbound).io_memory(1 << 20).spawn(move || async move {
         let listen = "127.0.0.1:0".parse().expect("an address");
@@ -150,8 +161,8 @@ pub(crate) fn start_shard(
         change(&mut settings);
         let server = Server::bind(settings, handover).expect("a free port");
         tell.send(server.local_addr()).expect("the test waits");
-        let service = Memory { replies: server.replies(), logs: RefCell::default() };
-        server.serve(Rc::new(service)).await;
+        let service = make(server.replies());
+        server.serve(service).await;
     });
     // The executor ends with the process.
     std::mem::forget(started.expect("an executor"));
