@@ -249,6 +249,9 @@ impl Refused {
         if rest.len() != routes + text {
             return Err(BodyError::StructLength { found, expected: size_of::<RefusedStruct>() + routes + text });
         }
+        if usize::from(wire.routes.get()) > ROUTES_MAX {
+            return Err(BodyError::Value { field: "refused.routes" });
+        }
         let (routes, text) = rest.split_at(routes);
         Ok(Self {
             code: wire.code.get(),
