@@ -96,6 +96,9 @@ impl Change {
             let (found, supported) = (u32::from(version), u32::from(CHANGE_VERSION));
             return Err(Newer { what: "metadata change", found, supported }.into());
         }
+        if version == 0 {
+            return Err(reader.malformed());
+        }
         let change = Self::get(&mut reader)?;
         reader.end()?;
         Ok(change)

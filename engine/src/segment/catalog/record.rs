@@ -266,11 +266,20 @@ impl SegmentRecord {
         if header.base.is_none() {
             return Err(fields.wrong("base", 0));
         }
-        let mut extents = Vec::new();
+        let (mut extents, mut bytes) = (Vec::new(), 0u64);
         for _ in 0..fields.u32()? {
-            extents.push(Extent { part: fields.u16()?, start: fields.u64()?, length: fields.u64()? });
+            let extent = Extent { part: fields.u16()?, start: fields.u64()?, length: fields.u64()? };
+            // Positions in the segment and in its files are added up without looking.
+            let ends = (bytes.checked_add(extent.length), extent.start.checked_add(extent.length));
+            let (Some(end), Some(_)) = ends else { return Err(fields.wrong("extent length", extent.length)) };
+            bytes = end;
+            extents.push(extent);
         }
-        Ok(Self { header, extents, checkpoint: decode_cut(fields)?, state: SegmentState::decode(fields)? })
+        let checkpoint = decode_cut(fields)?;
+        if Some(checkpoint.end) < header.base {
+            return Err(fields.wrong("checkpoint end", checkpoint.end.0));
+        }
+        Ok(Self { header, extents, checkpoint, state: SegmentState::decode(fields)? })
     }
 }
 
