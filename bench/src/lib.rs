@@ -9,8 +9,12 @@
 
 pub mod floor;
 pub mod load;
+pub mod machine;
+pub mod null;
+pub mod reading;
 pub mod report;
 pub mod run;
+pub mod sweep;
 
 /// The commit of this build, with `-dirty` where its tree was changed; `unknown` outside a repository.
 pub const COMMIT: &str = env!("SEALOG_COMMIT");

@@ -1,18 +1,17 @@
 //! A whole run: floor, load, floor, reading back, and the report of all that.
 
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
-use std::{fs, io};
 
 use sealog_engine::api::request::ShardRequest;
 use sealog_engine::api::response::Stored;
 use sealog_engine::format::BatchBuilder;
 use sealog_engine::format::batch::Stamp;
 use sealog_engine::format::record::RecordKey;
-use sealog_engine::io::{cpu, device};
 use sealog_engine::types::limits::BATCH_BYTES_CEILING;
 use sealog_engine::types::{Epoch, ProducerEpoch, ProducerId, RangeId, Run as ProducerRun, Sequence};
 use sealog_net::client::blocking::{Admin, RequestError};
@@ -23,17 +22,20 @@ use crate::floor::echo::EchoSizes;
 use crate::floor::{FloorPlan, MeasureError};
 use crate::load::consumers::{VerifyError, verify};
 use crate::load::content::{self, LoadRun};
+use crate::load::driver::Clock;
 use crate::load::ledger::{Ledger, LedgerError};
-use crate::load::producers::{LoadError, OnDisconnect, Phases, ProduceLoad, Produced};
+use crate::load::producers::{LoadError, OnDisconnect, ProduceLoad};
+use crate::load::samples::Span;
 use crate::load::settings::{Pace, Settings};
-use crate::load::status::{StatusSource, Watch};
-use crate::report::causes;
-use crate::report::summary::{Disturbance, Errors, FloorPair, Host, Phase, Quantiles, Report, Verification};
+use crate::load::status::StatusSource;
+use crate::load::watch::Watch;
+use crate::machine::Machine;
+pub use crate::report::files::save;
+use crate::report::page::ReadError;
+use crate::report::summary::{FloorPair, Host, Phase, Report, Verification};
 
 /// Number of the refusal *topic exists*.
 const TOPIC_EXISTS: u16 = 2;
-/// Hundredths of a second: the unit of `/proc/stat`.
-const TICKS_A_SECOND: f64 = 100.0;
 
 /// A run could not be made.
 #[derive(Debug, Error)]
@@ -52,6 +54,8 @@ pub enum RunError {
     Ledger(#[from] LedgerError),
     #[error("cannot write {path}: {error}")]
     Output { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Read(#[from] ReadError),
     #[error("{what}")]
     Settings { what: &'static str },
 }
@@ -65,36 +69,6 @@ pub struct Target {
     pub status: Option<StatusSource>,
     /// Its data directory, if it is on this machine: the device whose floor is measured.
     pub data_dir: Option<PathBuf>,
-}
-
-/// Counters of the machine at a moment.
-#[derive(Clone, Copy, Default)]
-struct Reading {
-    steal_ticks: Option<u64>,
-    flushes: Option<u64>,
-}
-
-/// Reads them when the measured time begins and ends.
-struct Measured<'a> {
-    data_dir: Option<&'a Path>,
-    begin: Reading,
-    end: Reading,
-}
-
-impl Measured<'_> {
-    fn read(&self) -> Reading {
-        Reading { steal_ticks: cpu::steal_ticks(), flushes: self.data_dir.and_then(device::flushes) }
-    }
-}
-
-impl Phases for Measured<'_> {
-    fn begin(&mut self) {
-        self.begin = self.read();
-    }
-
-    fn end(&mut self) {
-        self.end = self.read();
-    }
 }
 
 impl Target {
@@ -137,78 +111,36 @@ impl Target {
         on_disconnect: OnDisconnect,
         stop: &AtomicBool,
     ) -> Result<(Phase, Ledger), RunError> {
-        let watch = match &self.status {
-            Some(source) if settings.disturbance => Some(Watch::start(source.clone()).map_err(LoadError::Io)?),
-            Some(_) | None => None,
-        };
-        let mut measured =
-            Measured { data_dir: self.data_dir.as_deref(), begin: Reading::default(), end: Reading::default() };
-        let load = ProduceLoad { settings, addresses: self.sockets()?, on_disconnect, run: LoadRun::draw(), stop };
-        let produced = load.run(&mut measured)?;
-        let mut phase = phase(name, settings, &produced);
-        if let (Some(watch), Some(samples)) = (watch, &produced.samples) {
-            let events = watch.finish();
-            let (near, others) = samples.split(&events.spans(produced.clock.wall_start_ms()));
-            phase.disturbance = Some(Disturbance::new(&events, &near, &others));
-        }
-        phase.add_machine(&measured.begin, &measured.end);
-        Ok((phase, produced.ledger))
+        let (phase, ledger, _) = self.load_as(name, settings, on_disconnect, stop, LoadRun::draw(), Clock::start())?;
+        Ok((phase, ledger))
+    }
+
+    /// As [`load`](Self::load), with records of this run and times on this clock; gives the measured time as well.
+    pub(crate) fn load_as(
+        &self,
+        name: &str,
+        settings: &Settings,
+        on_disconnect: OnDisconnect,
+        stop: &AtomicBool,
+        run: LoadRun,
+        clock: Clock,
+    ) -> Result<(Phase, Ledger, Span), RunError> {
+        let source = self.status.clone().filter(|_| settings.disturbance);
+        let watch = Watch::start(source, clock).map_err(LoadError::Io)?;
+        let mut machine = Machine::new(self.data_dir.as_deref());
+        let load = ProduceLoad { settings, addresses: self.sockets()?, on_disconnect, run, clock, stop };
+        let produced = load.run(&mut machine)?;
+        let phase = machine.phase(name, settings, &produced, &watch.finish(), clock);
+        Ok((phase, produced.ledger, produced.window))
     }
 }
 
 impl LoadRun {
     /// A new one, different from all others but by a chance of 2^-64.
-    fn draw() -> Self {
+    pub(crate) fn draw() -> Self {
         use std::hash::{BuildHasher, RandomState};
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self(RandomState::new().hash_one(now))
-    }
-}
-
-impl Phase {
-    #[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
-    fn add_machine(&mut self, begin: &Reading, end: &Reading) {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-        let steal = end.steal_ticks.zip(begin.steal_ticks).map(|(end, begin)| end.saturating_sub(begin));
-        self.steal = steal.map(|ticks| ticks as f64 / TICKS_A_SECOND / cpus / self.seconds);
-        self.device_flushes = end.flushes.zip(begin.flushes).map(|(end, begin)| end.saturating_sub(begin));
-        let stored = (self.achieved_rate * self.seconds).max(1.0);
-        self.flushes_per_record = self.device_flushes.map(|flushes| flushes as f64 / stored);
-    }
-}
-
-fn phase(name: &str, settings: &Settings, produced: &Produced) -> Phase {
-    let offered = match settings.pace {
-        Pace::Open { rate, .. } => Some(rate),
-        Pace::Closed { .. } => None,
-    };
-    let mut phase = Phase::new(name, produced.seconds, offered, produced.achieved_rate, &produced.times);
-    phase.records = produced.records;
-    phase.bytes = produced.records * (settings.value_bytes + content::KEY_BYTES) as u64;
-    phase.errors = Errors {
-        not_stored: produced.not_stored,
-        unknown: produced.unknown,
-        disconnects: produced.disconnects,
-        by_cause: produced.causes.iter().map(|(code, count)| (causes::name(*code), *count)).collect(),
-    };
-    phase
-}
-
-impl Disturbance {
-    fn new(
-        events: &crate::load::status::Events,
-        near: &hdrhistogram::Histogram<u64>,
-        others: &hdrhistogram::Histogram<u64>,
-    ) -> Self {
-        let (near, others) = (Quantiles::of(near), Quantiles::of(others));
-        Self {
-            rolls: events.rolls,
-            checkpoints: events.checkpoints,
-            events_seen: events.seen_ms.len() as u64,
-            near,
-            others,
-            ratio_p999: near.p999_us.zip(others.p999_us).map(|(near, others)| near / others),
-        }
     }
 }
 
@@ -285,6 +217,8 @@ impl<'a> FloorAround<'a> {
 pub struct ProduceRun {
     pub settings: Settings,
     pub on_disconnect: OnDisconnect,
+    /// How many times the load is made; the median run by p99 is the result.
+    pub repeat: u32,
     /// Where the ledger is written, for a later judgement.
     pub ledger: Option<PathBuf>,
     /// Once set the run ends, with what was measured so far.
@@ -303,39 +237,98 @@ impl ProduceRun {
         tell: &mut dyn FnMut(&str),
     ) -> Result<Report, RunError> {
         let settings = &self.settings;
-        settings.check()?;
-        let mut report = Report::new(settings.clone(), Host::read(), wall_ms());
-        target.make_topic(settings)?;
-        let around = match (floor, &target.data_dir) {
+        let mut ledgers = Vec::new();
+        let around = Surroundings { target, settings, floor, stop: &self.stop };
+        let mut report = around.measure(tell, &mut |report, tell| self.loads(target, report, &mut ledgers, tell))?;
+        if settings.verify && !self.stop.load(Ordering::Relaxed) {
+            tell("reading back");
+            report.verification = Some(judge_all(target, &ledgers, settings.timeout_ms)?);
+        }
+        Ok(report)
+    }
+
+    fn loads(
+        &self,
+        target: &Target,
+        report: &mut Report,
+        ledgers: &mut Vec<Ledger>,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<(), RunError> {
+        let mut runs = Vec::new();
+        for number in 1..=self.repeat.max(1) {
+            tell(&if self.repeat > 1 { format!("load, run {number} of {}", self.repeat) } else { "load".to_owned() });
+            let (phase, ledger) = target.load("load", &self.settings, self.on_disconnect, &self.stop)?;
+            runs.push(phase);
+            ledgers.push(ledger);
+            if self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        report.take_runs(runs);
+        if let (Some(path), [ledger]) = (&self.ledger, ledgers.as_slice()) {
+            ledger.save(path)?;
+        }
+        Ok(())
+    }
+}
+
+/// What stands around every measurement of a node.
+pub struct Surroundings<'a> {
+    pub target: &'a Target,
+    pub settings: &'a Settings,
+    /// The floor is measured before and after, if the node's directory is on this machine.
+    pub floor: Option<FloorSettings>,
+    pub stop: &'a AtomicBool,
+}
+
+/// Told what begins.
+pub type Tell<'a> = dyn FnMut(&str) + 'a;
+
+impl Surroundings<'_> {
+    /// Makes the topic, measures the floor, lets `measure` fill the report, and measures the floor again.
+    ///
+    /// # Errors
+    /// A part of it could not be made.
+    pub fn measure(
+        &self,
+        tell: &mut Tell<'_>,
+        measure: &mut dyn FnMut(&mut Report, &mut Tell<'_>) -> Result<(), RunError>,
+    ) -> Result<Report, RunError> {
+        self.settings.check()?;
+        let mut report = Report::new(self.settings.clone(), Host::read(), wall_ms());
+        self.target.make_topic(self.settings)?;
+        let around = match (self.floor, &self.target.data_dir) {
             (Some(floor), Some(dir)) => {
                 tell("floor of the device and of the loopback");
-                Some(FloorAround::before(dir, settings, floor)?)
+                Some(FloorAround::before(dir, self.settings, floor)?)
             }
             (Some(_), None) | (None, _) => None,
         };
-        tell("load");
-        let (phase, ledger) = target.load("load", settings, self.on_disconnect, &self.stop)?;
-        report.phases.push(phase);
-        if let Some(path) = &self.ledger {
-            ledger.save(path)?;
-        }
-        let stopped = self.stop.load(Ordering::Relaxed);
+        measure(&mut report, tell)?;
         if let Some(around) = around {
-            report.floor = Some(if stopped {
+            report.floor = Some(if self.stop.load(Ordering::Relaxed) {
                 around.found()
             } else {
                 tell("floor again");
                 around.after()?
             });
         }
-        report.server = target.status.as_ref().and_then(|status| status());
-        if settings.verify && !stopped {
-            tell("reading back");
-            report.verification = Some(judge(target, &ledger, settings.timeout_ms)?);
-        }
+        report.server = self.target.status.as_ref().and_then(|status| status());
         report.relate_to_floor();
         Ok(report)
     }
+}
+
+/// Reads the ledgers' topic back and judges them all. Each reading meets the records of the others, which are not foreign.
+fn judge_all(target: &Target, ledgers: &[Ledger], timeout_ms: u32) -> Result<Verification, RunError> {
+    let mut found = Verification::default();
+    for ledger in ledgers {
+        found.add(&judge(target, ledger, timeout_ms)?);
+    }
+    if ledgers.len() > 1 {
+        found.foreign = 0;
+    }
+    Ok(found)
 }
 
 /// Reads a ledger's topic back and judges it. Acknowledged records are waited for as long as something comes within the timeout.
@@ -371,30 +364,6 @@ impl Settings {
         }
         Ok(())
     }
-}
-
-/// Writes `report.json` into a folder, which is made if need be, and a line to a history file.
-///
-/// # Errors
-/// A file cannot be written.
-pub fn save(report: &Report, out: Option<&Path>, history: Option<&Path>) -> Result<(), RunError> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |error| RunError::Output { path, error }
-    };
-    if let Some(out) = out {
-        fs::create_dir_all(out).map_err(failed(out))?;
-        let path = out.join("report.json");
-        let text = serde_json::to_string_pretty(report).expect("a report is plain data");
-        fs::write(&path, text + "\n").map_err(failed(&path))?;
-    }
-    if let Some(path) = history {
-        use std::io::Write as _;
-        let line = serde_json::to_string(&crate::report::history::Line::of(report)).expect("a line is plain data");
-        let file = fs::OpenOptions::new().create(true).append(true).open(path);
-        file.and_then(|mut file| writeln!(file, "{line}")).map_err(failed(path))?;
-    }
-    Ok(())
 }
 
 /// Now, in milliseconds since the Unix epoch.

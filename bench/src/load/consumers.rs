@@ -134,7 +134,7 @@ impl Pass {
 }
 
 /// Everything that a consumer tells but its beginning keeps the topic from being read to its end.
-fn judge_event(event: Event) -> Result<(), VerifyError> {
+pub(super) fn judge_event(event: Event) -> Result<(), VerifyError> {
     match event {
         Event::Ready => Ok(()),
         Event::Failed(failure) => Err(VerifyError::Failed(failure)),

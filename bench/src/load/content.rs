@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! key    "k" and the key's number in 8 hexadecimal digits                       9 bytes
-//! value  | magic 8 | run 8 | key 4 | 0 4 | sequence 8 | hash of all else 8 | filler … |
+//! value  | magic 8 | run 8 | key 4 | due 4 | sequence 8 | hash of all else 8 | filler … |
 //!                                                          XXH3-64 of the 32 bytes before it and the filler
 //! ```
-//! *run* is drawn at random for each load, so that several loads in one topic are told apart; *sequence* counts the records of the
+//! *due* is when the record was meant to be sent, in µs on the clock of the load and modulo 2^32: whoever reads it in the same process can
+//! tell how long it took to be delivered. *run* is drawn at random for each load, so that several loads in one topic are told apart; *sequence* counts the records of the
 //! key from 0. The filler is a window of random bytes that moves with key and sequence: it does not compress, and no two values
 //! are alike.
 
@@ -82,6 +83,11 @@ impl ContentWriter {
         self.run
     }
 
+    /// When the next records were meant to be sent, in µs modulo 2^32.
+    pub fn intend(&mut self, intended_us: u32) {
+        self.value[20..24].copy_from_slice(&intended_us.to_le_bytes());
+    }
+
     /// The value of a key's record. It stands until the next call; nothing is allocated.
     pub fn value(&mut self, key: u32, sequence: u64) -> &[u8] {
         self.value[16..20].copy_from_slice(&key.to_le_bytes());
@@ -118,6 +124,14 @@ pub fn read(record_key: Option<&[u8]>, value: &[u8]) -> Value {
     Value::Whole { run, key: number_of_key, sequence: number(24) }
 }
 
+/// The load that a value is of, and when it was meant to be sent, if it is of a load; its bytes are not judged.
+#[must_use]
+pub fn intended_us(value: &[u8]) -> Option<(LoadRun, u32)> {
+    let head = value.first_chunk::<VALUE_BYTES_MIN>().filter(|head| head[..8] == MAGIC)?;
+    let run = u64::from_le_bytes(head[8..16].try_into().expect("8 bytes"));
+    Some((LoadRun(run), u32::from_le_bytes(head[20..24].try_into().expect("4 bytes"))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +157,16 @@ mod tests {
         }
         assert_eq!(read(Some(&key(4)), &value), Value::Damaged { run: LoadRun(7) });
         assert_eq!(read(None, &value), Value::Damaged { run: LoadRun(7) });
+    }
+
+    #[test]
+    fn a_value_says_when_it_was_due() {
+        let mut content = ContentWriter::new(LoadRun(7), 100, true, 1);
+        content.intend(123_456);
+        let value = content.value(3, 9).to_vec();
+        assert_eq!(intended_us(&value), Some((LoadRun(7), 123_456)));
+        assert_eq!(read(Some(&key(3)), &value), Value::Whole { run: LoadRun(7), key: 3, sequence: 9 });
+        assert_eq!((intended_us(b"hello"), intended_us(&[0; 100])), (None, None));
     }
 
     #[test]

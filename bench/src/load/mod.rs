@@ -1,5 +1,6 @@
-//! The load: what is sent when (`arrivals`, `content`, `producers`), what it cost (`recorder`, `samples`), and whether it is all there
-//! (`ledger`, `consumers`). `driver` and `poller` carry the bytes; `status` is what the node says of itself meanwhile.
+//! The load: what is sent when (`arrivals`, `content`, `producers`), what it cost (`tally`, `recorder`, `timeline`, `samples`), and whether it is all there
+//! (`ledger`, `consumers`); `reader` is the load of a consumer. `driver` and `poller` carry the bytes; `status` is what the node says
+//! of itself, `watch` looks at that and at the machine meanwhile.
 
 pub mod arrivals;
 pub mod consumers;
@@ -8,7 +9,11 @@ pub mod driver;
 pub mod ledger;
 pub mod poller;
 pub mod producers;
+pub mod reader;
 pub mod recorder;
 pub mod samples;
 pub mod settings;
 pub mod status;
+mod tally;
+pub mod timeline;
+pub mod watch;

@@ -12,7 +12,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sealog_engine::api::error::Outcome;
 use sealog_engine::types::time::{MILLISECOND_NS, SECOND_NS};
 use sealog_net::client::core::producer::{Event, Record, SendError};
 use sealog_net::client::core::{Failure, Producer, ProducerSettings};
@@ -22,9 +21,12 @@ use super::arrivals::{Random, Schedule};
 use super::content::{self, ContentWriter, LoadRun};
 use super::driver::{Clock, Driver};
 use super::ledger::Ledger;
+use super::reader::wrapped_us;
 use super::recorder::Recorder;
-use super::samples::Samples;
+use super::samples::{Samples, Span};
 use super::settings::{Pace, Settings};
+use super::tally::{Flight, Tally, Window};
+use super::timeline::Timeline;
 
 /// Bytes of the largest frame that a node may send to a producer: a list of routes.
 const FRAME_BYTES_MAX: u32 = 4 << 20;
@@ -72,8 +74,9 @@ pub struct Produced {
     pub disconnects: u64,
     pub ledger: Ledger,
     pub samples: Option<Samples>,
-    /// The clock of the samples.
-    pub clock: Clock,
+    pub timeline: Timeline,
+    /// The measured time, on the clock of the load.
+    pub window: Span,
 }
 
 /// Called when the measured time begins and ends.
@@ -82,48 +85,19 @@ pub trait Phases {
     fn end(&mut self);
 }
 
-/// One record under way.
-#[derive(Clone, Copy)]
-struct Flight {
-    intended_ns: u64,
-    sent_ns: u64,
-    sequence: u64,
-    key: u32,
-    told: bool,
-}
-
 /// One connection's side of the load.
-struct Sender {
-    schedule: Option<Schedule>,
+pub(super) struct Sender {
+    pub(super) schedule: Option<Schedule>,
     random: Random,
     /// Records that were given to the library, the oldest first that it has not told.
-    flights: VecDeque<Flight>,
+    pub(super) flights: VecDeque<Flight>,
     /// Token of the first of `flights`.
-    first_token: u64,
+    pub(super) first_token: u64,
     /// Of `flights`: from here on the time of the send is not known yet.
-    sent: usize,
+    pub(super) sent: usize,
     inflight: u32,
-    recorder: Recorder,
+    pub(super) recorder: Recorder,
     failure: Option<Failure>,
-}
-
-/// The measured time.
-#[derive(Clone, Copy)]
-struct Window {
-    from_ns: u64,
-    until_ns: u64,
-}
-
-/// All that is shared by the connections.
-struct Tally {
-    window: Window,
-    stored_in_window: u64,
-    answered_in_window: u64,
-    not_stored: u64,
-    unknown: u64,
-    causes: BTreeMap<u16, u64>,
-    ledger: Ledger,
-    samples: Option<Samples>,
 }
 
 /// Makes a load.
@@ -133,6 +107,7 @@ pub struct ProduceLoad<'a> {
     pub on_disconnect: OnDisconnect,
     /// Identifies the load's records.
     pub run: LoadRun,
+    pub clock: Clock,
     /// Set by somebody else: the load ends now, with what was measured so far.
     pub stop: &'a AtomicBool,
 }
@@ -144,7 +119,7 @@ impl ProduceLoad<'_> {
     /// It could not begin. Records that were not stored are no error.
     pub fn run(&self, phases: &mut dyn Phases) -> Result<Produced, LoadError> {
         let settings = self.settings;
-        let clock = Clock::start();
+        let clock = self.clock;
         let mut driver = Driver::new(self.addresses.clone(), self.producers(), clock, FRAME_BYTES_MAX)?;
         let mut content =
             ContentWriter::new(self.run, settings.value_bytes, settings.verify || settings.judged, settings.seed);
@@ -163,6 +138,7 @@ impl ProduceLoad<'_> {
             unknown: 0,
             causes: BTreeMap::new(),
             ledger: Ledger::new(self.run, &settings.topic, settings.keys),
+            timeline: Timeline::new(window.from_ns, window.until_ns),
             samples: settings.disturbance.then(|| Samples::new(self.records_expected())),
         };
         self.send_and_hear(&mut driver, &mut senders, &mut tally, &mut content, phases)?;
@@ -182,7 +158,8 @@ impl ProduceLoad<'_> {
             disconnects: driver.disconnects(),
             ledger: tally.ledger,
             samples: tally.samples,
-            clock,
+            timeline: tally.timeline,
+            window: Span { begin_ns: from_ns, end_ns: tally.window.until_ns },
             times,
         })
     }
@@ -292,16 +269,18 @@ impl ProduceLoad<'_> {
                 ended = true;
                 phases.end();
             }
-            let mut next_ns = if begun { until_ns } else { from_ns };
+            // What was due in the measured time is sent, however late: left out it would hide the stall that made it late.
+            for (index, sender) in senders.iter_mut().enumerate() {
+                self.send(driver.client(index), sender, index, clock, tally, content)?;
+            }
+            let next_due_ns = senders.iter().map(Sender::next_ns).min().unwrap_or(u64::MAX);
+            let mut next_ns = next_due_ns.min(if begun { until_ns } else { from_ns });
             if ended {
                 next_ns = give_up_ns;
-                if senders.iter().all(|sender| sender.flights.is_empty()) || now_ns >= give_up_ns {
+                let all_sent = next_due_ns >= until_ns;
+                if (all_sent && senders.iter().all(|sender| sender.flights.is_empty())) || now_ns >= give_up_ns {
+                    senders.iter_mut().for_each(|sender| tally.give_up_unsent(sender, u64::from(self.settings.batch)));
                     return Ok(());
-                }
-            } else {
-                for (index, sender) in senders.iter_mut().enumerate() {
-                    self.send(driver.client(index), sender, index, clock, tally, content)?;
-                    next_ns = next_ns.min(sender.next_ns());
                 }
             }
             // What is written now counts as sent now, not when it was made.
@@ -335,6 +314,7 @@ impl ProduceLoad<'_> {
         let (connections, keys) = (self.settings.connections, self.settings.keys);
         while let Some(intended_ns) = sender.due(now.monotonic_ns, tally.window.until_ns, producer.in_flight() + batch)
         {
+            content.intend(wrapped_us(intended_ns));
             for _ in 0..batch {
                 let key =
                     own_key(&mut sender.random, u32::try_from(index).expect("few connections"), connections, keys);
@@ -398,70 +378,10 @@ impl Sender {
         self.sent = self.flights.len();
     }
 
-    fn notice_failure(&mut self, event: Event) {
+    pub(super) fn notice_failure(&mut self, event: Event) {
         match event {
             Event::Failed(failure) => self.failure = Some(failure),
             Event::Ready { .. } | Event::Done { .. } => {}
-        }
-    }
-}
-
-impl Tally {
-    /// Takes what the library tells.
-    fn hear(&mut self, producer: &mut Producer, sender: &mut Sender, read_ns: u64) {
-        while let Some(event) = producer.poll_event() {
-            match event {
-                Event::Done { first, count, outcome, code } => {
-                    for token in first..first + u64::from(count) {
-                        let at = usize::try_from(token - sender.first_token).expect("a ring in memory");
-                        let flight = &mut sender.flights[at];
-                        flight.told = true;
-                        let flight = *flight;
-                        self.settle(&mut sender.recorder, flight, outcome, code, read_ns);
-                    }
-                    while sender.flights.front().is_some_and(|flight| flight.told) {
-                        sender.flights.pop_front();
-                        sender.first_token += 1;
-                        sender.sent = sender.sent.saturating_sub(1);
-                    }
-                }
-                Event::Ready { .. } | Event::Failed(_) => sender.notice_failure(event),
-            }
-        }
-    }
-
-    #[inline]
-    fn settle(&mut self, recorder: &mut Recorder, flight: Flight, outcome: Outcome, code: u16, read_ns: u64) {
-        let Window { from_ns, until_ns } = self.window;
-        let measured = |at_ns: u64| from_ns <= at_ns && at_ns < until_ns;
-        match outcome {
-            Outcome::Stored => {
-                self.answered_in_window += u64::from(measured(read_ns));
-                if measured(flight.intended_ns) {
-                    self.stored_in_window += 1;
-                    recorder.record(flight.intended_ns, flight.sent_ns, read_ns);
-                    if let Some(samples) = &mut self.samples {
-                        samples.add(flight.intended_ns, read_ns);
-                    }
-                }
-            }
-            Outcome::NotStored => {
-                self.not_stored += 1;
-                *self.causes.entry(code).or_default() += 1;
-                self.ledger.refused(flight.key, flight.sequence);
-            }
-            Outcome::Unknown => {
-                self.unknown += 1;
-                *self.causes.entry(code).or_default() += 1;
-                self.ledger.gave_up(flight.key, flight.sequence);
-            }
-        }
-    }
-
-    /// What was never told is unknown.
-    fn give_up_all(&mut self, sender: &mut Sender) {
-        for flight in sender.flights.drain(..).filter(|flight| !flight.told) {
-            self.settle(&mut sender.recorder, flight, Outcome::Unknown, 0, 0);
         }
     }
 }

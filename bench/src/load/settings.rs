@@ -48,6 +48,9 @@ pub struct Settings {
     pub disturbance: bool,
     /// Of keys, contents and arrivals.
     pub seed: u64,
+    /// Percentiles that are reported beside the usual ones, such as 99.5.
+    #[serde(default)]
+    pub percentiles: Vec<f64>,
     /// How long an unanswered record is waited for, in milliseconds.
     pub timeout_ms: u32,
 }
@@ -69,6 +72,7 @@ impl Default for Settings {
             embedded: false,
             disturbance: false,
             seed: 1,
+            percentiles: Vec::new(),
             timeout_ms: 10_000,
         }
     }

@@ -1,8 +1,13 @@
-//! What a run found: for programs (`summary`), for people (`text`), and what the machine was (`host`).
+//! What a run found: for programs (`summary`), for people (`text`), as files (`files`, `detail`, `page`),
+//! and what the machine was (`host`).
 
 pub mod causes;
+pub mod compare;
+pub mod detail;
+pub mod files;
 pub mod history;
 pub mod host;
 pub mod objective;
+pub mod page;
 pub mod summary;
 mod text;

@@ -20,14 +20,11 @@ pub enum Objective {
     Rate { above: f64 },
 }
 
-/// The quantiles that a report has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A place in a distribution.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Quantile {
-    P50,
-    P90,
-    P99,
-    P999,
-    P9999,
+    /// Above 0, below 100.
+    Percent(f64),
     Max,
 }
 
@@ -36,7 +33,7 @@ pub enum Quantile {
 pub enum ObjectiveError {
     #[error("`{0}` is no objective: write p99<1ms or rate>20000")]
     Shape(String),
-    #[error("`{0}` is none of p50, p90, p99, p99.9, p99.99, max")]
+    #[error("`{0}` is no percentile: write p50, p99.9, or max")]
     Quantile(String),
     #[error("`{0}` is no time: write 250us, 1ms or 2s")]
     Time(String),
@@ -62,13 +59,12 @@ impl FromStr for Objective {
         }
         let (name, time) = text.split_once('<').ok_or_else(|| ObjectiveError::Shape(text.to_owned()))?;
         let quantile = match name {
-            "p50" => Quantile::P50,
-            "p90" => Quantile::P90,
-            "p99" => Quantile::P99,
-            "p99.9" => Quantile::P999,
-            "p99.99" => Quantile::P9999,
             "max" => Quantile::Max,
-            _ => return Err(ObjectiveError::Quantile(name.to_owned())),
+            _ => {
+                let percent = name.strip_prefix('p').and_then(|percent| percent.parse().ok());
+                let percent = percent.filter(|percent| *percent > 0.0 && *percent < 100.0);
+                Quantile::Percent(percent.ok_or_else(|| ObjectiveError::Quantile(name.to_owned()))?)
+            }
         };
         Ok(Self::Response { quantile, below_us: micros(time)? })
     }
@@ -86,6 +82,22 @@ fn micros(text: &str) -> Result<f64, ObjectiveError> {
     number.parse::<f64>().map(|number| number * scale).map_err(|_| wrong())
 }
 
+impl Objectives {
+    /// The percentiles that must be measured to judge them.
+    pub fn percentiles(&self) -> impl Iterator<Item = f64> {
+        self.0.iter().filter_map(|objective| match objective {
+            Objective::Response { quantile: Quantile::Percent(percent), .. } => Some(*percent),
+            Objective::Response { quantile: Quantile::Max, .. } | Objective::Rate { .. } => None,
+        })
+    }
+
+    /// Whether a phase keeps all of them.
+    #[must_use]
+    pub fn kept(&self, phase: &Phase) -> bool {
+        self.0.iter().all(|objective| objective.kept(phase))
+    }
+}
+
 impl Objective {
     /// Whether the phase keeps it. A percentile that was not measured is not kept.
     #[must_use]
@@ -95,12 +107,16 @@ impl Objective {
             Self::Response { quantile, below_us } => {
                 let q = &phase.response;
                 let measured = match quantile {
-                    Quantile::P50 => q.p50_us,
-                    Quantile::P90 => q.p90_us,
-                    Quantile::P99 => q.p99_us,
-                    Quantile::P999 => q.p999_us,
-                    Quantile::P9999 => q.p9999_us,
                     Quantile::Max => q.max_us,
+                    Quantile::Percent(50.0) => q.p50_us,
+                    Quantile::Percent(90.0) => q.p90_us,
+                    Quantile::Percent(99.0) => q.p99_us,
+                    Quantile::Percent(99.9) => q.p999_us,
+                    Quantile::Percent(99.99) => q.p9999_us,
+                    #[expect(clippy::float_cmp, reason = "both are the number that was asked for")]
+                    Quantile::Percent(percent) => {
+                        phase.percentiles.iter().find(|p| p.percent == percent).and_then(|p| p.response_us)
+                    }
                 };
                 measured.is_some_and(|us| us < below_us)
             }
@@ -108,21 +124,23 @@ impl Objective {
     }
 }
 
+impl fmt::Display for Objectives {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, objective) in self.0.iter().enumerate() {
+            write!(f, "{}{objective}", if index > 0 { "," } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for Objective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rate { above } => write!(f, "rate>{above}"),
-            Self::Response { quantile, below_us } => {
-                let name = match quantile {
-                    Quantile::P50 => "p50",
-                    Quantile::P90 => "p90",
-                    Quantile::P99 => "p99",
-                    Quantile::P999 => "p99.9",
-                    Quantile::P9999 => "p99.99",
-                    Quantile::Max => "max",
-                };
-                write!(f, "{name}<{below_us}us")
-            }
+            Self::Response { quantile, below_us } => match quantile {
+                Quantile::Max => write!(f, "max<{below_us}us"),
+                Quantile::Percent(percent) => write!(f, "p{percent}<{below_us}us"),
+            },
         }
     }
 }
@@ -131,6 +149,7 @@ impl fmt::Display for Objective {
 mod tests {
     use super::*;
     use crate::load::recorder::Recorder;
+    use crate::report::summary::Percentile;
 
     #[test]
     fn objectives_parse_and_are_judged_against_a_phase() {
@@ -141,6 +160,11 @@ mod tests {
         let phase = Phase::new("load", 1.0, None, 11.0, &times);
         let kept: Vec<bool> = objectives.0.iter().map(|o| o.kept(&phase)).collect();
         assert_eq!(kept, [true, false, true]);
+        let asked_for: Objective = "p99.5<1s".parse().expect("valid");
+        assert!(!asked_for.kept(&phase), "it was not measured");
+        let percentiles = vec![Percentile::of(99.0, &times), Percentile::of(98.5, &times)];
+        let phase = Phase { percentiles, ..phase };
+        assert!("p98.5<1ms".parse::<Objective>().expect("valid").kept(&phase));
         let unmeasured: Objective = "p99.99<1s".parse().expect("valid");
         assert!(!unmeasured.kept(&phase), "a thousand samples have no p99.99");
     }
@@ -149,7 +173,7 @@ mod tests {
     fn what_is_no_objective_is_named() {
         let error = |text: &str| text.parse::<Objectives>().expect_err("invalid");
         assert_eq!(error("p99"), ObjectiveError::Shape("p99".into()));
-        assert_eq!(error("p98<1ms"), ObjectiveError::Quantile("p98".into()));
+        assert_eq!(error("p100<1ms"), ObjectiveError::Quantile("p100".into()));
         assert_eq!(error("p99<1"), ObjectiveError::Time("1".into()));
         assert_eq!(error("p99<1m"), ObjectiveError::Time("1m".into()));
         assert_eq!(error("rate>x"), ObjectiveError::Rate("x".into()));

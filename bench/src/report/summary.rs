@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use super::detail::Detail;
 use crate::load::recorder::Recorder;
 use crate::load::settings::Settings;
+use crate::reading::{Catchup, Mixed};
+use crate::sweep::Sweep;
 
 /// Version of `report.json`. Raised when a field changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -36,8 +39,17 @@ pub struct Report {
     /// What the server says of itself, as `/status` gives it.
     pub server: Option<serde_json::Value>,
     pub phases: Vec<Phase>,
+    /// All runs of a load that was made several times, in order; `phases` has the median one by p99.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<Phase>,
     pub floor: Option<FloorPair>,
     pub verification: Option<Verification>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<Sweep>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catchup: Option<Catchup>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mixed: Option<Mixed>,
 }
 
 /// The machine of the client.
@@ -85,6 +97,18 @@ pub struct Phase {
     pub flushes_per_record: Option<f64>,
     /// Records near rolls and checkpoints against all others.
     pub disturbance: Option<Disturbance>,
+    /// Percentiles that were asked for.
+    #[serde(default)]
+    pub percentiles: Vec<Percentile>,
+    /// Intervals of which the hypervisor took more than 2 %.
+    #[serde(default)]
+    pub stolen_intervals: u64,
+    /// Time that the client's thread ran for each stored record.
+    #[serde(default)]
+    pub client_cpu_us_per_record: Option<f64>,
+    /// What goes into files of its own.
+    #[serde(skip)]
+    pub detail: Option<Box<Detail>>,
 }
 
 /// Records not stored, by what became of them, and how often each refusal came.
@@ -107,6 +131,16 @@ pub struct Quantiles {
     pub p999_us: Option<f64>,
     pub p9999_us: Option<f64>,
     pub max_us: Option<f64>,
+}
+
+/// One percentile of the three times, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Percentile {
+    /// Between 0 and 100.
+    pub percent: f64,
+    pub response_us: Option<f64>,
+    pub service_us: Option<f64>,
+    pub send_delay_us: Option<f64>,
 }
 
 /// Response time over floor.
@@ -145,12 +179,15 @@ pub struct FloorPair {
 pub struct Disturbance {
     pub rolls: u64,
     pub checkpoints: u64,
-    /// Rolls and checkpoints whose time was seen.
+    /// Rolls and checkpoints whose time the node told; each other one is near for the whole time in which it must have been.
     pub events_seen: u64,
     pub near: Quantiles,
     pub others: Quantiles,
     /// p99.9 near over p99.9 of the others.
     pub ratio_p999: Option<f64>,
+    /// Records that are in neither, since there was no memory for more.
+    #[serde(default)]
+    pub dropped: u64,
 }
 
 /// What reading everything back found.
@@ -187,25 +224,43 @@ pub enum Flaw {
     FloorMoved,
 }
 
+/// A percentile of a histogram of nanoseconds, in microseconds. `None` with fewer than ten samples beyond it.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "counts and times of a run are far below 2^53")]
+pub fn percentile_us(histogram: &Histogram<u64>, percent: f64) -> Option<f64> {
+    let quantile = percent / 100.0;
+    // The small allowance keeps 10 samples of 1,000 beyond p99 from being 9.999….
+    let beyond = histogram.len() as f64 * (1.0 - quantile) + 1e-6;
+    (beyond >= SAMPLES_BEYOND_MIN).then(|| histogram.value_at_quantile(quantile) as f64 / 1e3)
+}
+
 impl Quantiles {
     /// Of a histogram of nanoseconds.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "counts and times of a run are far below 2^53")]
+    #[expect(clippy::cast_precision_loss, reason = "times of a run are far below 2^53")]
     pub fn of(histogram: &Histogram<u64>) -> Self {
         let samples = histogram.len();
-        let at = |quantile: f64| {
-            // The small allowance keeps 10 samples of 1,000 beyond p99 from being 9.999….
-            let beyond = samples as f64 * (1.0 - quantile) + 1e-6;
-            (beyond >= SAMPLES_BEYOND_MIN).then(|| histogram.value_at_quantile(quantile) as f64 / 1e3)
-        };
         Self {
             samples,
-            p50_us: at(0.5),
-            p90_us: at(0.9),
-            p99_us: at(0.99),
-            p999_us: at(0.999),
-            p9999_us: at(0.9999),
+            p50_us: percentile_us(histogram, 50.0),
+            p90_us: percentile_us(histogram, 90.0),
+            p99_us: percentile_us(histogram, 99.0),
+            p999_us: percentile_us(histogram, 99.9),
+            p9999_us: percentile_us(histogram, 99.99),
             max_us: (samples > 0).then(|| histogram.max() as f64 / 1e3),
+        }
+    }
+}
+
+impl Percentile {
+    /// Of what was recorded.
+    #[must_use]
+    pub fn of(percent: f64, times: &Recorder) -> Self {
+        Self {
+            percent,
+            response_us: percentile_us(&times.response, percent),
+            service_us: percentile_us(&times.service, percent),
+            send_delay_us: percentile_us(&times.delay, percent),
         }
     }
 }
@@ -242,6 +297,10 @@ impl Phase {
             device_flushes: None,
             flushes_per_record: None,
             disturbance: None,
+            percentiles: Vec::new(),
+            stolen_intervals: 0,
+            client_cpu_us_per_record: None,
+            detail: None,
         }
     }
 }
@@ -302,8 +361,31 @@ impl Report {
             settings,
             server: None,
             phases: Vec::new(),
+            runs: Vec::new(),
             floor: None,
             verification: None,
+            sweep: None,
+            catchup: None,
+            mixed: None,
+        }
+    }
+
+    /// Takes the runs of one load: the median one by p99 of the response time becomes the phase. Of an even number it is the slower
+    /// of the two in the middle; a run without a p99 counts as slow.
+    ///
+    /// # Panics
+    /// If there are no runs.
+    pub fn take_runs(&mut self, mut runs: Vec<Phase>) {
+        assert!(!runs.is_empty(), "a load is made at least once");
+        let p99 = |phase: &Phase| phase.response.p99_us.unwrap_or(f64::INFINITY);
+        let mut order: Vec<usize> = (0..runs.len()).collect();
+        order.sort_by(|a, b| p99(&runs[*a]).total_cmp(&p99(&runs[*b])));
+        let median = order[order.len() / 2];
+        if runs.len() == 1 {
+            self.phases.append(&mut runs);
+        } else {
+            self.phases.push(runs[median].clone());
+            self.runs = runs;
         }
     }
 
@@ -319,7 +401,7 @@ impl Report {
     /// Puts the ratios beside the figures, against the floor before the load.
     pub fn relate_to_floor(&mut self) {
         let Some(floor) = &self.floor else { return };
-        for phase in &mut self.phases {
+        for phase in self.phases.iter_mut().chain(&mut self.runs) {
             phase.ratios = Some(Ratios::of(&phase.response, &floor.before.sum));
         }
     }
@@ -344,6 +426,23 @@ mod tests {
         assert_eq!((quantiles(9_999).p999_us, quantiles(10_000).p999_us.is_some()), (None, true));
         assert_eq!((quantiles(99_999).p9999_us, quantiles(100_000).p9999_us.is_some()), (None, true));
         assert!(quantiles(1).max_us.is_some());
+    }
+
+    #[test]
+    fn the_median_of_several_runs_is_a_run_and_all_are_kept() {
+        let run = |p99_us: Option<f64>| {
+            let mut phase = Phase::new("load", 1.0, None, 1.0, &Recorder::default());
+            phase.response.p99_us = p99_us;
+            phase
+        };
+        let median = |runs: &[Option<f64>]| {
+            let mut report = Report::new(Settings::default(), Host::default(), 0);
+            report.take_runs(runs.iter().map(|p99| run(*p99)).collect());
+            (report.phases[0].response.p99_us, report.phases.len(), report.runs.len())
+        };
+        assert_eq!(median(&[Some(9.0), Some(1.0), Some(3.0), None, Some(2.0)]), (Some(3.0), 1, 5));
+        assert_eq!(median(&[Some(1.0), Some(2.0)]), (Some(2.0), 1, 2));
+        assert_eq!(median(&[Some(4.0)]), (Some(4.0), 1, 0), "one run is no series");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::summary::{Disturbance, Errors, Flaw, FloorPair, Phase, Quantiles, Report, Verification};
+use crate::reading::Catchup;
+use crate::sweep::Sweep;
 
 /// A time in microseconds, or `–` where there were too few samples.
 struct Micros(Option<f64>);
@@ -95,14 +97,25 @@ impl Display for Phase {
         if let Some(ratios) = &self.ratios {
             writeln!(f, "  response over floor: p50 {}, p99 {}", Times(ratios.p50), Times(ratios.p99))?;
         }
+        for p in &self.percentiles {
+            let times = [p.response_us, p.service_us, p.send_delay_us].map(Micros);
+            let [response, service, send_delay] = &times;
+            writeln!(f, "  p{}: response {response}, service {service}, send delay {send_delay}", p.percent)?;
+        }
         if let Some(disturbance) = &self.disturbance {
             disturbance.fmt(f)?;
         }
         if let (Some(flushes), Some(each)) = (self.device_flushes, self.flushes_per_record) {
             writeln!(f, "  device flushes: {flushes}, {each:.4} a record")?;
         }
+        if let Some(cpu) = self.client_cpu_us_per_record {
+            writeln!(f, "  the client's thread ran {cpu:.2} us a record")?;
+        }
         if let Some(steal) = self.steal.filter(|steal| *steal > 0.02) {
             writeln!(f, "  the hypervisor took {:.1} % of the time", steal * 100.0)?;
+        }
+        if self.stolen_intervals > 0 {
+            writeln!(f, "  {} intervals of which the hypervisor took over 2 %", self.stolen_intervals)?;
         }
         self.errors.fmt(f)
     }
@@ -117,13 +130,23 @@ impl Display for Disturbance {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "  {} rolls, {} checkpoints; within 100 ms of one p99.9 {}, others {}, ratio {}",
+            "  {} rolls, {} checkpoints; within 100 ms of one p99.9 {} of {} records, others {} of {}, ratio {}",
             self.rolls,
             self.checkpoints,
             Micros(self.near.p999_us),
+            self.near.samples,
             Micros(self.others.p999_us),
+            self.others.samples,
             Times(self.ratio_p999),
-        )
+        )?;
+        let unseen = (self.rolls + self.checkpoints).saturating_sub(self.events_seen);
+        if unseen > 0 {
+            writeln!(f, "  the times of {unseen} of them are known to 100 ms only")?;
+        }
+        if self.dropped > 0 {
+            writeln!(f, "  {} records are in neither: more than can be kept", self.dropped)?;
+        }
+        Ok(())
     }
 }
 
@@ -169,16 +192,77 @@ impl Display for Report {
         for phase in &self.phases {
             phase.fmt(f)?;
         }
+        if !self.runs.is_empty() {
+            writeln!(f, "the median by p99 of {} runs:", self.runs.len())?;
+            for run in &self.runs {
+                let (p50, p99) = (Micros(run.response.p50_us), Micros(run.response.p99_us));
+                writeln!(f, "  {:.0} records/s, p50 {p50}, p99 {p99}", run.achieved_rate)?;
+            }
+        }
+        if let Some(sweep) = &self.sweep {
+            sweep.fmt(f)?;
+        }
+        if let Some(catchup) = &self.catchup {
+            write!(f, "catching up: {catchup}")?;
+        }
+        if let Some(mixed) = &self.mixed {
+            let (alone, beside) = (Micros(mixed.alone_p99_us), Micros(mixed.beside_p99_us));
+            let ratio = Times(mixed.ratio_p99);
+            writeln!(
+                f,
+                "median p99 of {} rounds: alone {alone}, beside a reader {beside}, ratio {ratio}",
+                mixed.rounds
+            )?;
+            write!(f, "  the reader: {}", mixed.reader)?;
+        }
         if let Some(verification) = &self.verification {
             verification.fmt(f)?;
         }
         match self.flaw() {
             None => Ok(()),
-            Some(Flaw::Saturated) => writeln!(f, "NOT A MEASUREMENT: the load was not what was asked for"),
-            Some(Flaw::FloorMoved) => {
-                writeln!(f, "NOT A MEASUREMENT: the floors before and after differ by more than a quarter")
-            }
+            Some(flaw) => writeln!(f, "NOT A MEASUREMENT: {flaw}"),
         }
+    }
+}
+
+impl Display for Sweep {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for step in &self.steps {
+            let (p50, p99) = (Micros(step.response.p50_us), Micros(step.response.p99_us));
+            let judged = match (step.kept, step.saturated) {
+                (true, _) => "kept",
+                (false, true) => "missed: saturated",
+                (false, false) => "missed",
+            };
+            writeln!(f, "  {:>10.0} a second: p50 {p50:>10}, p99 {p99:>10}  {judged}", step.offered_rate)?;
+        }
+        match self.highest_rate {
+            Some(rate) => writeln!(f, "highest rate that keeps {}: {rate:.0} records/s", self.objective),
+            None => writeln!(f, "no rate keeps {}", self.objective),
+        }
+    }
+}
+
+impl Display for Catchup {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} records in {:.1} s: {:.0} records/s, {:.1} MB/s{}",
+            self.records,
+            self.seconds,
+            self.records_a_second,
+            self.bytes_a_second / 1e6,
+            if self.gaps > 0 { format!("; {} gaps told", self.gaps) } else { String::new() },
+        )
+    }
+}
+
+impl Display for Flaw {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Saturated => "the load was not what was asked for",
+            Self::FloorMoved => "the floors before and after differ by more than a quarter",
+        })
     }
 }
 

@@ -1,7 +1,13 @@
 //! `sealog bench`: the load test.
 
+mod compare;
 mod floor;
+mod load;
+mod null;
 pub(crate) mod produce;
+mod reading;
+mod report;
+mod sweep;
 mod verify;
 
 use std::io::IsTerminal;
@@ -26,7 +32,14 @@ pub(crate) struct Bench {
 #[derive(Debug, Subcommand)]
 enum What {
     Produce(Box<produce::BenchProduce>),
+    Tail(Box<reading::BenchTail>),
+    Catchup(Box<reading::BenchCatchup>),
+    Mixed(Box<reading::BenchMixed>),
+    Sweep(Box<sweep::BenchSweep>),
     Floor(floor::BenchFloor),
+    Null(null::BenchNull),
+    Compare(compare::BenchCompare),
+    Report(report::BenchReport),
     Verify(verify::BenchVerify),
 }
 
@@ -34,7 +47,14 @@ impl Bench {
     pub(super) fn run(&self) -> Outcome {
         match &self.what {
             What::Produce(produce) => produce.run(),
+            What::Tail(tail) => tail.run(),
+            What::Catchup(catchup) => catchup.run(),
+            What::Mixed(mixed) => mixed.run(),
+            What::Sweep(sweep) => sweep.run(),
             What::Floor(floor) => floor.run(),
+            What::Null(null) => null.run(),
+            What::Compare(compare) => compare.run(),
+            What::Report(report) => report.run(),
             What::Verify(verify) => verify.run(),
         }
     }
@@ -99,6 +119,7 @@ impl From<RunError> for Failure {
             RunError::Load(LoadError::NotReady { .. }) | RunError::Verify(VerifyError::Stalled(_)) => Exit::TryAgain,
             RunError::Verify(VerifyError::Damaged { .. } | VerifyError::Expired { .. }) => Exit::NotVerified,
             RunError::Floor(_)
+            | RunError::Read(_)
             | RunError::Topic { .. }
             | RunError::Load(_)
             | RunError::Verify(_)
@@ -106,5 +127,36 @@ impl From<RunError> for Failure {
             | RunError::Output { .. } => Exit::Failed,
         };
         Self::new(exit, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sealog_bench::load::recorder::Recorder;
+    use sealog_bench::load::settings::Settings;
+    use sealog_bench::report::summary::{Host, Phase, Verification};
+
+    use super::*;
+
+    /// A run with a p99 of 1 ms.
+    fn report() -> Report {
+        let mut times = Recorder::default();
+        (0..1_000).for_each(|_| times.record(0, 0, 1_000_000));
+        let mut report = Report::new(Settings::default(), Host::default(), 0);
+        report.phases.push(Phase::new("load", 1.0, Some(1_000.0), 1_000.0, &times));
+        report
+    }
+
+    #[test]
+    fn a_missed_objective_ends_with_3_a_saturated_run_with_4_and_a_lost_record_with_5() {
+        let exit = |report: &Report, slo: &str| exit_of(report, &slo.parse().expect("objectives"));
+        let mut report = report();
+        assert_eq!(exit(&report, "p99<2ms"), Exit::Done);
+        assert_eq!(exit(&report, "p99<500us"), Exit::Missed);
+        assert_eq!(exit(&report, "p99.9<1s"), Exit::Missed, "a thousand samples have no p99.9");
+        report.phases[0].saturated = true;
+        assert_eq!(exit(&report, "p99<500us"), Exit::Invalid);
+        report.verification = Some(Verification { lost: 1, ..Verification::default() });
+        assert_eq!(exit(&report, "p99<2ms"), Exit::NotVerified);
     }
 }

@@ -1,54 +1,55 @@
 //! `sealog bench produce`: a produce load.
+#![expect(clippy::result_large_err, reason = "once in a run")]
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use sealog_bench::load::arrivals::Arrival;
 use sealog_bench::load::producers::OnDisconnect;
 use sealog_bench::load::settings::{Pace, Settings};
+use sealog_bench::report::compare::Comparison;
 use sealog_bench::report::objective::Objectives;
+use sealog_bench::report::page::read_report;
 use sealog_bench::report::summary::Report;
-use sealog_bench::run::{ProduceRun, save};
+use sealog_bench::run::{ProduceRun, RunError};
 use serde::Serialize;
 
-use super::{FloorArgs, exit_of, target, tell};
-use crate::commands::client::{Client, time};
-use crate::daemon::config;
-use crate::daemon::embedded::{self, Scratch};
+use super::load::LoadArgs;
+use super::tell;
 use crate::daemon::signals::stop_flag;
-use crate::exit::{Exit, Failure, Outcome};
-use crate::output::Format;
+use crate::exit::Outcome;
 
 /// Load a node with records and time every answer from when its record was meant to be sent.
 #[derive(Debug, Args)]
 pub(crate) struct BenchProduce {
     #[command(flatten)]
-    client: Client,
-    /// Where the node answers /status: its facts, counters and data directory.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7401")]
-    http: SocketAddr,
-    /// The node's data directory, whose device is the floor; default: as /status says.
+    load: LoadArgs,
+    #[command(flatten)]
+    pace: PaceArgs,
+    /// Read everything back: lost, duplicated, reordered, gaps.
+    #[arg(long)]
+    verify: bool,
+    /// Write down what was acknowledged, for `bench verify` after a restart.
+    #[arg(long, value_name = "FILE", conflicts_with = "repeat")]
+    ledger: Option<PathBuf>,
+    /// What a broken connection means: the library connects again and settles what was under way, or the load ends.
+    #[arg(long, value_enum, default_value_t = DisconnectArg::Retry)]
+    on_disconnect: DisconnectArg,
+    /// Bounds that must hold, such as p99<1ms,rate>20000.
+    #[arg(long, value_name = "BOUNDS", default_value = "", value_parser = objectives)]
+    slo: Objectives,
+    /// Make the load so many times; the median run by p99 is the result.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    /// An earlier run's folder, to compare with.
     #[arg(long, value_name = "DIR")]
-    data_dir: Option<PathBuf>,
-    /// Made with --ranges ranges if it does not exist.
-    #[arg(long, default_value = "bench")]
-    topic: String,
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    ranges: u32,
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    connections: u32,
-    /// Bytes of a value.
-    #[arg(long, value_name = "BYTES", default_value_t = 1024)]
-    size: usize,
-    /// Records in a batch.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    batch: u32,
-    #[arg(long, value_name = "N", default_value_t = 1024)]
-    keys: u32,
+    baseline: Option<PathBuf>,
+}
+
+/// How the records are paced.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct PaceArgs {
     /// Open loop: records a second.
     #[arg(long, value_name = "N", default_value_t = 10_000.0, conflicts_with = "closed")]
     rate: f64,
@@ -61,50 +62,6 @@ pub(crate) struct BenchProduce {
     /// Closed loop: unanswered records on each connection.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "closed")]
     inflight: u32,
-    /// Time that is measured.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
-    duration: Duration,
-    /// Time before it, left out of the figures.
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
-    warmup: Duration,
-    /// Read everything back: lost, duplicated, reordered, gaps.
-    #[arg(long)]
-    verify: bool,
-    /// Write down what was acknowledged, for `bench verify` after a restart.
-    #[arg(long, value_name = "FILE")]
-    ledger: Option<PathBuf>,
-    /// What a broken connection means: the library connects again and settles what was under way, or the load ends.
-    #[arg(long, value_enum, default_value_t = DisconnectArg::Retry)]
-    on_disconnect: DisconnectArg,
-    /// Compare records near rolls and checkpoints with the others.
-    #[arg(long)]
-    events: bool,
-    /// Bounds that must hold, such as p99<1ms,rate>20000.
-    #[arg(long, value_name = "BOUNDS", default_value = "", value_parser = objectives)]
-    slo: Objectives,
-    /// Folder for report.json.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// File to which a line about this run is added.
-    #[arg(long, value_name = "FILE")]
-    history: Option<PathBuf>,
-    /// Do not measure the floor.
-    #[arg(long)]
-    no_floor: bool,
-    #[command(flatten)]
-    floor: FloorArgs,
-    /// Seed of keys, contents and arrivals.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Run the node inside this process, in a folder of its own below --data-dir or the current one.
-    #[arg(long, conflicts_with = "http")]
-    embedded: bool,
-    /// A setting of the embedded node, such as node.shards=1; may be given more than once.
-    #[arg(long = "set", value_name = "SECTION.KEY=VALUE", requires = "embedded")]
-    assignments: Vec<String>,
-    /// Whom to print for.
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -130,69 +87,50 @@ impl fmt::Display for Printed<'_> {
     }
 }
 
-fn objectives(text: &str) -> Result<Objectives, String> {
+/// Objectives of the command line; an empty text is none.
+pub(super) fn objectives(text: &str) -> Result<Objectives, String> {
     if text.is_empty() { Ok(Objectives::default()) } else { text.parse().map_err(|e| format!("{e}")) }
+}
+
+impl PaceArgs {
+    pub(super) fn pace(self) -> Pace {
+        if self.closed {
+            return Pace::Closed { inflight: self.inflight };
+        }
+        let arrival = match self.arrival {
+            ArrivalArg::Constant => Arrival::Constant,
+            ArrivalArg::Poisson => Arrival::Poisson,
+        };
+        Pace::Open { rate: self.rate, arrival }
+    }
 }
 
 impl BenchProduce {
     pub(super) fn run(&self) -> Outcome {
         let stop = stop_flag()?;
+        // Before the load: a baseline that cannot be read costs no run.
+        let baseline = self.baseline.as_deref().map(read_report).transpose().map_err(RunError::from)?;
         let run = ProduceRun {
-            settings: self.settings(),
+            // A ledger that will be judged later needs values that can be.
+            settings: Settings {
+                verify: self.verify,
+                judged: self.verify || self.ledger.is_some(),
+                ..self.load.settings(self.pace.pace(), &self.slo)
+            },
             on_disconnect: match self.on_disconnect {
                 DisconnectArg::Retry => OnDisconnect::Retry,
                 DisconnectArg::Stop => OnDisconnect::Stop,
             },
+            repeat: self.repeat,
             ledger: self.ledger.clone(),
             stop: stop.clone(),
         };
-        let floor = (!self.no_floor).then(|| self.floor.settings());
-        let report = if self.embedded {
-            let mut node = config::Settings::default();
-            for assignment in &self.assignments {
-                let wrong = |error| Failure::new(Exit::Configuration, error);
-                node.apply_assignment(assignment).map_err(wrong)?;
-            }
-            let scratch = Scratch::below(self.data_dir.as_deref())?;
-            let node = embedded::start_embedded(node, &scratch)?;
-            let report = run.run(&node.target(), floor, &mut |what| tell(what));
-            node.stop();
-            report?
-        } else {
-            let target = target(&self.client.addr, Some(self.http), self.data_dir.as_deref());
-            run.run(&target, floor, &mut |what| tell(what))?
-        };
-        save(&report, self.out.as_deref(), self.history.as_deref())?;
-        self.format.print(&Printed(&report))?;
-        Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { exit_of(&report, &self.slo) })
-    }
-
-    fn settings(&self) -> Settings {
-        Settings {
-            topic: self.topic.clone(),
-            ranges: self.ranges,
-            connections: self.connections,
-            pace: if self.closed {
-                Pace::Closed { inflight: self.inflight }
-            } else {
-                let arrival = match self.arrival {
-                    ArrivalArg::Constant => Arrival::Constant,
-                    ArrivalArg::Poisson => Arrival::Poisson,
-                };
-                Pace::Open { rate: self.rate, arrival }
-            },
-            value_bytes: self.size,
-            batch: self.batch,
-            keys: self.keys,
-            seconds: self.duration.as_secs_f64(),
-            warmup_seconds: self.warmup.as_secs_f64(),
-            // A ledger that will be judged later needs values that can be.
-            verify: self.verify,
-            judged: self.verify || self.ledger.is_some(),
-            embedded: self.embedded,
-            disturbance: self.events,
-            seed: self.seed,
-            timeout_ms: self.client.timeout_ms(),
+        let floor = self.load.floor();
+        let report = self.load.with_target(|target| run.run(target, floor, &mut |what| tell(what)))?;
+        let exit = self.load.finish(&report, &self.slo, &stop)?;
+        if let Some(baseline) = &baseline {
+            self.load.format().print(&Comparison::of(baseline, &report))?;
         }
+        Ok(exit)
     }
 }

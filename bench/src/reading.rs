@@ -1,0 +1,229 @@
+//! Runs with a reader: catching up alone, at the tail of a load, and beside a load.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::load::consumers::VerifyError;
+use crate::load::content::LoadRun;
+use crate::load::driver::Clock;
+use crate::load::producers::OnDisconnect;
+use crate::load::reader::{self, Caught, Delivered};
+use crate::load::recorder::Recorder;
+use crate::load::samples::Span;
+use crate::load::settings::{Pace, Settings};
+use crate::report::summary::{Phase, Report};
+use crate::run::{RunError, Target};
+
+/// Records in flight while a topic is filled.
+const FILL_INFLIGHT: u32 = 256;
+/// Time behind a load in which what it stored must have been delivered.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// What a reader that caught up found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Catchup {
+    pub records: u64,
+    pub bytes: u64,
+    pub seconds: f64,
+    pub records_a_second: f64,
+    pub bytes_a_second: f64,
+    pub gaps: u64,
+}
+
+/// A load alone against one beside a reader that catches up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Mixed {
+    pub rounds: u32,
+    /// Medians of the rounds, in microseconds.
+    pub alone_p99_us: Option<f64>,
+    pub beside_p99_us: Option<f64>,
+    /// Beside over alone.
+    pub ratio_p99: Option<f64>,
+    /// All readings together.
+    pub reader: Catchup,
+}
+
+impl From<Caught> for Catchup {
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    fn from(caught: Caught) -> Self {
+        let seconds = caught.seconds.max(f64::MIN_POSITIVE);
+        Self {
+            records: caught.records,
+            bytes: caught.bytes,
+            seconds: caught.seconds,
+            records_a_second: caught.records as f64 / seconds,
+            bytes_a_second: caught.bytes as f64 / seconds,
+            gaps: caught.gaps,
+        }
+    }
+}
+
+impl Target {
+    /// Writes to a topic for so long, as fast as it goes, so that there is something to read.
+    ///
+    /// # Errors
+    /// The load could not be made.
+    pub fn fill(&self, settings: &Settings, seconds: f64, stop: &AtomicBool) -> Result<(), RunError> {
+        let pace = Pace::Closed { inflight: FILL_INFLIGHT.max(settings.batch) };
+        let settings = Settings { pace, seconds, warmup_seconds: 0.0, disturbance: false, ..settings.clone() };
+        self.load("fill", &settings, OnDisconnect::Retry, stop).map(|_| ())
+    }
+
+    /// Reads a topic from its beginning.
+    ///
+    /// # Errors
+    /// It cannot be read to its end.
+    pub fn catch_up(&self, settings: &Settings, stop: &AtomicBool) -> Result<Catchup, RunError> {
+        let patience = Duration::from_millis(settings.timeout_ms.into());
+        Ok(reader::catch_up(&settings.topic, self.sockets()?, patience, stop)?.into())
+    }
+
+    /// A load, and a reader at its tail: a phase of the load, and one of the time from the intended send to the delivery.
+    ///
+    /// # Errors
+    /// Load or reader could not be run.
+    ///
+    /// # Panics
+    /// If the reader did.
+    pub fn tail(&self, settings: &Settings, stop: &AtomicBool) -> Result<[Phase; 2], RunError> {
+        let (clock, run) = (Clock::start(), LoadRun::draw());
+        let (addresses, over) = (self.sockets()?, AtomicBool::new(false));
+        let (ready, is_ready) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let over = &over;
+            let reader = std::thread::Builder::new().name("tail".to_owned()).spawn_scoped(scope, move || {
+                let room = records_expected(settings);
+                reader::tail(&settings.topic, addresses, run, clock, room, &ready, over)
+            });
+            let reader = reader.map_err(crate::load::producers::LoadError::Io)?;
+            let patience = Duration::from_millis(settings.timeout_ms.into());
+            let loaded = match is_ready.recv_timeout(patience) {
+                Ok(()) => {
+                    let loaded = self.load_as("load", settings, OnDisconnect::Retry, stop, run, clock);
+                    std::thread::sleep(LINGER);
+                    Some(loaded)
+                }
+                Err(_) => None,
+            };
+            over.store(true, Ordering::Relaxed);
+            let delivered = reader.join().expect("the reader does not panic")?;
+            let (load, _, window) = loaded.ok_or(VerifyError::Stalled(patience))??;
+            let delivery = delivery_phase(&load, &delivered, window);
+            Ok([load, delivery])
+        })
+    }
+
+    /// The same load alone and beside a reader that catches up again and again, alternately. The report's phases are the median runs of
+    /// both by p99; `runs` has all of them.
+    ///
+    /// # Errors
+    /// Load or reader could not be run.
+    ///
+    /// # Panics
+    /// If the reader did.
+    pub fn mixed(
+        &self,
+        settings: &Settings,
+        rounds: u32,
+        report: &mut Report,
+        stop: &AtomicBool,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<(), RunError> {
+        let (mut alone, mut beside, mut all) = (Vec::new(), Vec::new(), Caught::default());
+        for round in 1..=rounds {
+            tell(&format!("round {round} of {rounds}: alone"));
+            alone.push(self.load("alone", settings, OnDisconnect::Retry, stop)?.0);
+            tell(&format!("round {round} of {rounds}: beside a reader"));
+            let over = AtomicBool::new(false);
+            let (phase, caught) = std::thread::scope(|scope| {
+                let reader = scope.spawn(|| self.read_until(settings, &over));
+                let phase = self.load("beside a reader", settings, OnDisconnect::Retry, stop);
+                over.store(true, Ordering::Relaxed);
+                let caught = reader.join().expect("the reader does not panic");
+                Ok::<_, RunError>((phase?.0, caught?))
+            })?;
+            beside.push(phase);
+            all.records += caught.records;
+            all.bytes += caught.bytes;
+            all.seconds += caught.seconds;
+            all.gaps += caught.gaps;
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        let mut both = Vec::new();
+        for runs in [alone, beside] {
+            both.extend(runs.iter().cloned());
+            report.take_runs(runs);
+        }
+        report.runs = both;
+        let p99 = |at: usize| report.phases[at].response.p99_us;
+        let (alone_p99_us, beside_p99_us) = (p99(0), p99(1));
+        let ratio_p99 = beside_p99_us.zip(alone_p99_us).map(|(beside, alone)| beside / alone);
+        report.mixed = Some(Mixed { rounds, alone_p99_us, beside_p99_us, ratio_p99, reader: all.into() });
+        Ok(())
+    }
+
+    /// Reads the topic again and again.
+    fn read_until(&self, settings: &Settings, over: &AtomicBool) -> Result<Caught, RunError> {
+        let patience = Duration::from_millis(settings.timeout_ms.into());
+        let mut all = Caught::default();
+        while !over.load(Ordering::Relaxed) {
+            let caught = reader::catch_up(&settings.topic, self.sockets()?, patience, over)?;
+            all.records += caught.records;
+            all.bytes += caught.bytes;
+            all.seconds += caught.seconds;
+            all.gaps += caught.gaps;
+        }
+        Ok(all)
+    }
+}
+
+/// Records of a whole load, for which a reader needs room.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate, bounded")]
+fn records_expected(settings: &Settings) -> usize {
+    const MOST: usize = 64 << 20;
+    match settings.pace {
+        Pace::Open { rate, .. } => {
+            ((rate * (settings.seconds + settings.warmup_seconds) * 1.1) as usize + 10_000).min(MOST)
+        }
+        Pace::Closed { .. } => MOST,
+    }
+}
+
+/// The phase of the deliveries of the records that were meant to be sent in the measured time.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+fn delivery_phase(load: &Phase, delivered: &[Delivered], window: Span) -> Phase {
+    let begin_us = reader::wrapped_us(window.begin_ns);
+    let long_us = (window.end_ns - window.begin_ns) / 1_000;
+    let mut times = Recorder::default();
+    for record in delivered {
+        if u64::from(record.intended_us.wrapping_sub(begin_us)) < long_us {
+            times.response.saturating_record(u64::from(record.took_us) * 1_000);
+        }
+    }
+    let rate = times.len() as f64 / load.seconds.max(f64::MIN_POSITIVE);
+    let mut phase = Phase::new("delivery", load.seconds, load.offered_rate, rate, &times);
+    phase.records = times.len();
+    phase.bytes = load.bytes.checked_div(load.records).unwrap_or(0) * times.len();
+    phase
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deliveries_count_by_when_their_records_were_meant_also_over_the_end_of_the_clock() {
+        let load = Phase::new("load", 1.0, Some(3.0), 3.0, &Recorder::default());
+        let begin_ns = (u64::from(u32::MAX) - 10) * 1_000;
+        let window = Span { begin_ns, end_ns: begin_ns + 1_000_000 };
+        let at = |us: u32| Delivered { intended_us: us, took_us: 500 };
+        let delivered = [at(u32::MAX - 11), at(u32::MAX - 10), at(5), at(988), at(989)];
+        let phase = delivery_phase(&load, &delivered, window);
+        assert_eq!((phase.records, phase.response.max_us.map(f64::round)), (3, Some(500.0)));
+    }
+}

@@ -1,0 +1,194 @@
+//! The highest rate under an objective.
+//!
+//! ```text
+//! coarse   1,000  2,000  4,000  8,000 ✗        doubled until one is missed
+//! fine            4,000 < 5,657 < 8,000        the geometric middle, until both ends are within 5 %
+//! ```
+//! One measurement of a machine that others use too decides nothing: a rate is kept if two of three loads keep it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use crate::load::arrivals::Arrival;
+use crate::load::producers::OnDisconnect;
+use crate::load::settings::{Pace, Settings};
+use crate::report::objective::Objectives;
+use crate::report::summary::{Errors, Phase, Quantiles, Report};
+use crate::run::{RunError, Target};
+
+/// Ends of the search that are this close are one.
+const RESOLUTION: f64 = 1.05;
+/// No rate below this is tried.
+const RATE_MIN: f64 = 1.0;
+/// Loads that decide a rate: the one for which this many speak wins.
+const VOTES: u32 = 2;
+
+/// The search: which rate to try next.
+#[derive(Clone, Debug)]
+pub struct Search {
+    start: f64,
+    /// Highest rate that was kept; 0: none.
+    kept: f64,
+    /// Lowest rate that was missed.
+    missed: f64,
+}
+
+impl Search {
+    /// Begins at a rate.
+    ///
+    /// # Panics
+    /// If it is below one record a second.
+    #[must_use]
+    pub fn new(start: f64) -> Self {
+        assert!(start >= RATE_MIN, "a search begins at a rate");
+        Self { start, kept: 0.0, missed: f64::INFINITY }
+    }
+
+    /// The next rate to try, in whole records a second; `None`: the search is over.
+    #[must_use]
+    pub fn next(&self) -> Option<f64> {
+        let next = match (self.kept > 0.0, self.missed.is_finite()) {
+            (false, false) => self.start,
+            (true, false) => self.kept * 2.0,
+            (false, true) => self.missed / 2.0,
+            (true, true) if self.missed / self.kept <= RESOLUTION => return None,
+            (true, true) => (self.kept * self.missed).sqrt(),
+        };
+        let next = next.round();
+        (next >= RATE_MIN && next > self.kept && next < self.missed).then_some(next)
+    }
+
+    /// A rate was tried.
+    pub fn judge(&mut self, rate: f64, kept: bool) {
+        if kept {
+            self.kept = self.kept.max(rate);
+        } else {
+            self.missed = self.missed.min(rate);
+        }
+    }
+
+    /// The highest rate that was kept.
+    #[must_use]
+    pub fn highest(&self) -> Option<f64> {
+        (self.kept > 0.0).then_some(self.kept)
+    }
+}
+
+/// What a sweep found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sweep {
+    pub objective: String,
+    /// Records a second; `null` if no rate kept the objective.
+    pub highest_rate: Option<f64>,
+    /// Every load, in order.
+    pub steps: Vec<Step>,
+}
+
+/// One load of a sweep.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    pub offered_rate: f64,
+    pub achieved_rate: f64,
+    pub response: Quantiles,
+    pub saturated: bool,
+    pub kept: bool,
+}
+
+/// Runs a sweep from a rate on, and puts it into a report: its phase is the last load of the highest rate that was kept. The topic
+/// exists. It ends early when `stop` is set.
+///
+/// # Errors
+/// A load could not be made.
+pub fn sweep(
+    target: &Target,
+    settings: &Settings,
+    start: f64,
+    objectives: &Objectives,
+    report: &mut Report,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(&str),
+) -> Result<(), RunError> {
+    let mut search = Search::new(start);
+    let mut steps = Vec::new();
+    let mut best: Option<Phase> = None;
+    while let Some(rate) = search.next().filter(|_| !stop.load(Ordering::Relaxed)) {
+        let (mut kept, mut missed) = (0, 0);
+        let mut holding = None;
+        while kept < VOTES && missed < VOTES && !stop.load(Ordering::Relaxed) {
+            tell(&format!("{rate:.0} records/s"));
+            let settings = Settings { pace: Pace::Open { rate, arrival: Arrival::Constant }, ..settings.clone() };
+            let (phase, _) = target.load(&format!("{rate:.0} a second"), &settings, OnDisconnect::Retry, stop)?;
+            let holds = !phase.saturated && phase.errors == Errors::default() && objectives.kept(&phase);
+            if holds {
+                kept += 1
+            } else {
+                missed += 1
+            }
+            steps.push(Step {
+                offered_rate: rate,
+                achieved_rate: phase.achieved_rate,
+                response: phase.response,
+                saturated: phase.saturated,
+                kept: holds,
+            });
+            // A sweep that finds nothing shows its first load.
+            match &best {
+                _ if holds => holding = Some(phase),
+                None => best = Some(phase),
+                Some(_) => {}
+            }
+        }
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        if kept >= VOTES {
+            // Kept rates only rise, so the last of them is the result.
+            best = holding;
+        }
+        search.judge(rate, kept >= VOTES);
+    }
+    report.phases.extend(best);
+    report.sweep = Some(Sweep { objective: objectives.to_string(), highest_rate: search.highest(), steps });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Searches a machine that keeps every rate up to `most`.
+    fn found(start: f64, most: f64) -> (Option<f64>, usize) {
+        let mut search = Search::new(start);
+        let mut tried = 0;
+        while let Some(rate) = search.next() {
+            tried += 1;
+            assert!(tried < 100, "a search ends");
+            search.judge(rate, rate <= most);
+        }
+        (search.highest(), tried)
+    }
+
+    #[test]
+    fn the_highest_rate_is_found_within_five_percent_from_below_and_from_above() {
+        for start in [1.0, 1_000.0, 5_000_000.0] {
+            for most in [37.0, 12_345.0, 790_000.0] {
+                let (highest, tried) = found(start, most);
+                let highest = highest.expect("a rate");
+                assert!(highest <= most && highest > most / 1.06 - 1.0, "{start} {most}: {highest}");
+                assert!(tried < 32, "{tried} tries");
+            }
+        }
+    }
+
+    #[test]
+    fn a_machine_that_keeps_no_rate_has_none() {
+        assert_eq!(found(1_000.0, 0.5).0, None);
+    }
+
+    #[test]
+    fn two_sweeps_of_one_machine_from_different_rates_agree_within_ten_percent() {
+        let (a, b) = (found(1_000.0, 98_765.0).0.expect("a rate"), found(7_000.0, 98_765.0).0.expect("a rate"));
+        assert!((a / b - 1.0).abs() < 0.1, "{a} {b}");
+    }
+}

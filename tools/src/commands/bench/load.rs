@@ -1,0 +1,162 @@
+//! What every measurement of a node is asked for: which node, which records, how long, and where the findings go.
+#![expect(clippy::result_large_err, reason = "once in a run")]
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use sealog_bench::load::settings::{Pace, Settings};
+use sealog_bench::report::objective::Objectives;
+use sealog_bench::report::summary::Report;
+use sealog_bench::run::{FloorSettings, RunError, Surroundings, Target, Tell, save};
+
+use super::produce::Printed;
+use super::{FloorArgs, exit_of, target, tell};
+use crate::commands::client::{Client, time};
+use crate::daemon::config;
+use crate::daemon::embedded::{self, Scratch};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output::Format;
+
+/// Which node, which records, how long.
+#[derive(Debug, Args)]
+pub(crate) struct LoadArgs {
+    #[command(flatten)]
+    pub(super) client: Client,
+    /// Where the node answers /status: its facts, counters and data directory.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7401")]
+    http: SocketAddr,
+    /// The node's data directory, whose device is the floor; default: as /status says.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Made with --ranges ranges if it does not exist.
+    #[arg(long, default_value = "bench")]
+    topic: String,
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    ranges: u32,
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    connections: u32,
+    /// Bytes of a value.
+    #[arg(long, value_name = "BYTES", default_value_t = 1024)]
+    size: usize,
+    /// Records in a batch.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    batch: u32,
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    keys: u32,
+    /// Time that is measured, of each load.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    duration: Duration,
+    /// Time before it, left out of the figures.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
+    warmup: Duration,
+    /// Compare records near rolls and checkpoints with the others.
+    #[arg(long)]
+    events: bool,
+    /// Percentiles that are reported beside the usual ones, such as 95,99.5.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = percentile)]
+    percentiles: Vec<f64>,
+    /// Seed of keys, contents and arrivals.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Do not measure the floor.
+    #[arg(long)]
+    no_floor: bool,
+    #[command(flatten)]
+    floor: FloorArgs,
+    /// Run the node inside this process, in a folder of its own below --data-dir or the current one.
+    #[arg(long, conflicts_with = "http")]
+    embedded: bool,
+    /// A setting of the embedded node, such as node.shards=1; may be given more than once.
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE", requires = "embedded")]
+    assignments: Vec<String>,
+    /// Folder for report.json, report.html, intervals.ndjson and the histograms.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// File to which a line about this run is added.
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+    /// Whom to print for.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+fn percentile(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok().filter(|percent: &f64| *percent > 0.0 && *percent < 100.0);
+    percent.ok_or_else(|| "a percentile lies between 0 and 100".to_owned())
+}
+
+impl LoadArgs {
+    /// The load at this pace. What the objectives need is measured.
+    pub(super) fn settings(&self, pace: Pace, objectives: &Objectives) -> Settings {
+        Settings {
+            topic: self.topic.clone(),
+            ranges: self.ranges,
+            connections: self.connections,
+            pace,
+            value_bytes: self.size,
+            batch: self.batch,
+            keys: self.keys,
+            seconds: self.duration.as_secs_f64(),
+            warmup_seconds: self.warmup.as_secs_f64(),
+            verify: false,
+            judged: false,
+            embedded: self.embedded,
+            disturbance: self.events,
+            seed: self.seed,
+            percentiles: self.percentiles.iter().copied().chain(objectives.percentiles()).collect(),
+            timeout_ms: self.client.timeout_ms(),
+        }
+    }
+
+    pub(super) fn floor(&self) -> Option<FloorSettings> {
+        (!self.no_floor).then(|| self.floor.settings())
+    }
+
+    /// Measures the node that is named, or one inside this process.
+    pub(super) fn with_target<T>(&self, measure: impl FnOnce(&Target) -> Result<T, RunError>) -> Result<T, Failure> {
+        if !self.embedded {
+            return Ok(measure(&target(&self.client.addr, Some(self.http), self.data_dir.as_deref()))?);
+        }
+        let mut node = config::Settings::default();
+        for assignment in &self.assignments {
+            let wrong = |error| Failure::new(Exit::Configuration, error);
+            node.apply_assignment(assignment).map_err(wrong)?;
+        }
+        let scratch = Scratch::below(self.data_dir.as_deref())?;
+        let node = embedded::start_embedded(node, &scratch)?;
+        let measured = measure(&node.target());
+        node.stop();
+        Ok(measured?)
+    }
+
+    /// Measures between two floors, and says what was found.
+    pub(super) fn run(
+        &self,
+        settings: &Settings,
+        objectives: &Objectives,
+        stop: &Arc<AtomicBool>,
+        mut measure: impl FnMut(&Target, &mut Report, &mut Tell<'_>) -> Result<(), RunError>,
+    ) -> Outcome {
+        let report = self.with_target(|target| {
+            let around = Surroundings { target, settings, floor: self.floor(), stop };
+            around.measure(&mut |what| tell(what), &mut |report, tell| measure(target, report, tell))
+        })?;
+        self.finish(&report, objectives, stop)
+    }
+
+    /// Writes and prints a report, and judges it.
+    pub(super) fn finish(&self, report: &Report, objectives: &Objectives, stop: &AtomicBool) -> Outcome {
+        save(report, self.out.as_deref(), self.history.as_deref())?;
+        self.format.print(&Printed(report))?;
+        Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { exit_of(report, objectives) })
+    }
+
+    /// Prints a comparison with an earlier run, if one is given.
+    pub(super) fn format(&self) -> Format {
+        self.format
+    }
+}
