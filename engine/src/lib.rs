@@ -7,6 +7,7 @@ pub mod api;
 pub mod controller;
 pub mod failover;
 pub mod format;
+pub mod inspect;
 #[cfg(feature = "glommio")]
 pub mod io;
 pub mod journal;

@@ -16,6 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("metadata", &["types", "format", "api", "replica"]),
     ("failover", &["types", "format", "api", "metadata", "replica"]),
     ("controller", &["types", "format", "api", "journal", "replica", "metadata", "failover", "shard"]),
+    ("inspect", &["types", "format", "api", "segment", "shard", "controller"]),
     ("recovery", &["types", "format", "api", "journal", "segment", "replica", "shard", "controller"]),
 ];
 

@@ -127,6 +127,15 @@ pub fn recover_metadata(
     begin_generation(store, state, start.generation, geometry, &listed)
 }
 
+/// Reads the committed state and changes nothing. `running` is the generation that the superblock says to be running.
+///
+/// # Errors
+/// Why it cannot be read.
+pub fn read_metadata(store: &mut dyn Store, running: Option<Generation>) -> Result<State, RecoverMetadataError> {
+    let listed = list_snapshots(store)?;
+    read_state(store, &listed, running)
+}
+
 /// Makes the journal's files, unless an earlier founding has. Those are kept: it may have got to its snapshots, and a crash while they
 /// are replaced would leave snapshots without the journal that a later founding looks for behind them.
 fn make_journal(store: &mut dyn Store, file_bytes: u64) -> Result<(), RecoverMetadataError> {

@@ -44,7 +44,9 @@ pub enum EntryKind {
 }
 
 impl EntryKind {
-    pub(super) fn from_byte(byte: u8) -> Option<Self> {
+    /// The kind with this number.
+    #[must_use]
+    pub fn from_byte(byte: u8) -> Option<Self> {
         [Self::Batch, Self::Table, Self::RollMark, Self::Pad, Self::Footer].into_iter().find(|k| *k as u8 == byte)
     }
 }

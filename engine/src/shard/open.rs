@@ -41,13 +41,14 @@ use crate::api::port::{DataFile, Fill, Folder, Store, StoreError};
 use crate::format::superblock::Phase;
 use crate::format::upgrade::Newer;
 use crate::journal::{Damage, Geometry, Mark, Position, Ring};
-use crate::segment::catalog::{Catalog, CatalogError, ChainId, load};
+use crate::segment::catalog::{Catalog, CatalogError, ChainId, SegmentRecord, load};
 use crate::segment::recover::EntryFault;
 use crate::types::limits::IO_BYTES_MAX;
 use crate::types::{AlignedBuffer, ClusterId, DiskId, Generation, NodeId, ProcessLife, SegmentId, ShardId};
 
 use content::Content;
 use superblocks::Superblocks;
+pub(crate) use superblocks::read_copy as read_superblock_copy;
 
 /// The node that founds a cluster.
 const FOUNDER: NodeId = NodeId(1);
@@ -227,6 +228,12 @@ impl Examined {
     pub fn running(&self) -> Option<Generation> {
         let running = self.superblocks.found.filter(|found| found.phase == Phase::Running);
         running.map(|found| found.generation)
+    }
+
+    /// The segments that it holds, with all that the journals say of them; without the index and table of those that they say more of
+    /// than a catalog.
+    pub fn segments(&self) -> impl Iterator<Item = &SegmentRecord> {
+        self.content.segments()
     }
 
     /// The generation that begins with this start.

@@ -3,7 +3,8 @@
 //! **Invariant**: a cursor is saved only behind records that were given to standard output, so that nothing is skipped; what was printed
 //! and not yet saved is printed again by the next run.
 
-use std::fs;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -48,6 +49,8 @@ enum OutputFormat {
 enum Place {
     Earliest,
     Latest,
+    /// At the first record of each range that is not older, in ms since the Unix epoch.
+    Time(u64),
     Cursor(Cursor),
 }
 
@@ -64,11 +67,11 @@ enum FailOn {
 #[derive(Debug, Args)]
 pub(crate) struct Consume {
     topic: String,
-    /// Where to begin: earliest, latest or cursor:TEXT.
+    /// Where to begin: earliest, latest, time:MS (milliseconds since 1970; the history before it is read and left out) or cursor:TEXT.
     #[arg(long, value_name = "PLACE", default_value = "earliest")]
     from: Place,
-    /// Begin at the cursor in this file if it exists, and save the cursor to it.
-    #[arg(long, value_name = "FILE", conflicts_with = "from")]
+    /// Begin at the cursor in this file if it exists, else where --from says, and save the cursor to it.
+    #[arg(long, value_name = "FILE")]
     cursor_file: Option<PathBuf>,
     /// Do not end: print what comes.
     #[arg(long)]
@@ -92,7 +95,7 @@ pub(crate) struct Consume {
 /// A text is no place to begin.
 #[derive(Debug, Error)]
 enum FromError {
-    #[error("write earliest, latest or cursor:TEXT")]
+    #[error("write earliest, latest, time:MS or cursor:TEXT")]
     Unknown,
     #[error(transparent)]
     Cursor(#[from] CursorError),
@@ -105,6 +108,11 @@ struct Printer<'a> {
     records: u64,
     failed: Option<io::Error>,
     met_gap: bool,
+    /// Records before this time, in ms, are left out, until each range has one that is not.
+    from_ms: u64,
+    begun: BTreeSet<RangeId>,
+    /// What the cursor file holds.
+    saved: Option<Cursor>,
 }
 
 impl FromStr for Place {
@@ -115,6 +123,9 @@ impl FromStr for Place {
             "earliest" => Ok(Self::Earliest),
             "latest" => Ok(Self::Latest),
             _ => {
+                if let Some(ms) = text.strip_prefix("time:") {
+                    return ms.parse().map(Self::Time).map_err(|_| FromError::Unknown);
+                }
                 let cursor = text.strip_prefix("cursor:").ok_or(FromError::Unknown)?;
                 Ok(Self::Cursor(Cursor::parse(cursor)?))
             }
@@ -124,15 +135,22 @@ impl FromStr for Place {
 
 impl Consume {
     pub(super) fn run(&self) -> Outcome {
+        let start = self.start()?;
+        let from_ms = match (&start, &self.from) {
+            (Start::Earliest, Place::Time(ms)) => *ms,
+            (Start::Earliest | Start::Latest | Start::Cursor(_), _) => 0,
+        };
         let settings = ConsumerSettings {
-            start: self.start()?,
+            start,
             end: if self.follow { End::Never } else { End::Committed },
             ..ConsumerSettings::new(&self.topic, seed())
         };
         let stop = stop_flag()?;
         let mut consumer = Consumer::new(&self.client.addr, settings, self.client.timeout);
         let out = BufWriter::with_capacity(1 << 18, io::stdout().lock());
-        let mut printer = Printer { options: self, out, records: 0, failed: None, met_gap: false };
+        let begun = BTreeSet::new();
+        let mut printer =
+            Printer { options: self, out, records: 0, failed: None, met_gap: false, from_ms, begun, saved: None };
         let ended = self.print_all(&mut consumer, &mut printer, &stop);
         // What was printed before an error is printed, and its cursor kept.
         self.keep(&consumer, &mut printer)?;
@@ -182,8 +200,11 @@ impl Consume {
     /// Gives everything printed to whoever reads, then saves the cursor.
     fn keep(&self, consumer: &Consumer, printer: &mut Printer<'_>) -> Result<(), Failure> {
         printer.out.flush()?;
-        if let (Some(path), Some(cursor)) = (&self.cursor_file, consumer.cursor()) {
+        if let (Some(path), Some(cursor)) = (&self.cursor_file, consumer.cursor())
+            && printer.saved.as_ref() != Some(&cursor)
+        {
             save(path, &cursor).with_context(|| format!("cannot save the cursor to {}", path.display()))?;
+            printer.saved = Some(cursor);
         }
         Ok(())
     }
@@ -205,18 +226,23 @@ impl Consume {
         Ok(match (saved, &self.from) {
             (Some(cursor), _) => Start::Cursor(cursor),
             (None, Place::Cursor(cursor)) => Start::Cursor(cursor.clone()),
-            (None, Place::Earliest) => Start::Earliest,
+            (None, Place::Earliest | Place::Time(_)) => Start::Earliest,
             (None, Place::Latest) => Start::Latest,
         })
     }
 }
 
-/// Replaces the file as a whole: a crash leaves the old cursor or the new one.
+/// Replaces the file as a whole, durably. Crash before the rename: the old cursor is there. Crash after it: the old one or the new one, each
+/// whole, for the new file was synced under its other name.
 fn save(path: &Path, cursor: &Cursor) -> io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
-    fs::write(&new, format!("{cursor}\n"))?;
-    fs::rename(&new, path)
+    let mut file = File::create(&new)?;
+    file.write_all(format!("{cursor}\n").as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    File::open(folder)?.sync_all()
 }
 
 fn failure(error: ConsumeError) -> Failure {
@@ -234,7 +260,13 @@ fn failure(error: ConsumeError) -> Failure {
 impl Printer<'_> {
     fn take(&mut self, delivery: Delivery<'_>) -> Flow {
         let printed = match delivery {
-            Delivery::Record { record, .. } => {
+            Delivery::Record { range, record, .. } => {
+                if self.from_ms > 0 && !self.begun.contains(&range) {
+                    if record.timestamp_ms < self.from_ms {
+                        return Flow::Continue(());
+                    }
+                    self.begun.insert(range);
+                }
                 self.records += 1;
                 self.record(&record)
             }
@@ -257,13 +289,7 @@ impl Printer<'_> {
                 self.out.write_all(value)?;
             }
             OutputFormat::Json => {
-                let owned = Record {
-                    key: record.key.key().map(<[u8]>::to_vec),
-                    value: record.value.map(<[u8]>::to_vec),
-                    headers: record.headers.map(|(name, value)| (name.to_vec(), value.to_vec())).collect(),
-                    timestamp_ms: Some(record.timestamp_ms),
-                };
-                self.out.write_all(owned.line().as_bytes())?;
+                self.out.write_all(Record::of(record).line().as_bytes())?;
             }
         }
         self.out.write_all(b"\n")
@@ -300,10 +326,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_earliest_latest_or_a_cursor_and_a_forged_cursor_is_refused() {
+    fn a_place_is_earliest_latest_a_time_or_a_cursor_and_a_forged_cursor_is_refused() {
         assert_eq!("earliest".parse::<Place>().expect("a place"), Place::Earliest);
         assert_eq!("latest".parse::<Place>().expect("a place"), Place::Latest);
         assert!(matches!("cursor:AAAA".parse::<Place>(), Err(FromError::Cursor(CursorError::Forged))));
+        assert_eq!("time:1500".parse::<Place>().expect("a place"), Place::Time(1500));
+        assert!(matches!("time:yesterday".parse::<Place>(), Err(FromError::Unknown)));
         assert!(matches!("oldest".parse::<Place>(), Err(FromError::Unknown)));
     }
 }

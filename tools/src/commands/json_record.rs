@@ -9,6 +9,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use sealog_engine::format::record::RecordRef;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -57,6 +58,16 @@ pub(crate) enum LineError {
 }
 
 impl Record {
+    /// A record as it was stored.
+    pub(crate) fn of(record: &RecordRef<'_>) -> Self {
+        Self {
+            key: record.key.key().map(<[u8]>::to_vec),
+            value: record.value.map(<[u8]>::to_vec),
+            headers: record.headers.map(|(name, value)| (name.to_vec(), value.to_vec())).collect(),
+            timestamp_ms: Some(record.timestamp_ms),
+        }
+    }
+
     /// The record of a line.
     pub(crate) fn parse(line: &[u8]) -> Result<Self, LineError> {
         let line: Line = serde_json::from_slice(line)?;

@@ -2,6 +2,7 @@
 
 mod bench;
 mod client;
+mod columns;
 mod completions;
 mod config;
 mod consume;
@@ -10,6 +11,8 @@ mod doctor;
 mod json_record;
 mod man;
 mod produce;
+mod range;
+mod segment;
 mod serve;
 mod topic;
 mod version;
@@ -33,8 +36,10 @@ enum Command {
     Config(config::Config),
     Doctor(doctor::Doctor),
     Topic(topic::Topic),
+    Range(range::Range),
     Produce(produce::Produce),
     Consume(consume::Consume),
+    Segment(segment::Segment),
     Demo(demo::Demo),
     Bench(bench::Bench),
     Completions(completions::Completions),
@@ -54,8 +59,10 @@ impl Cli {
             Command::Config(config) => config.run(),
             Command::Doctor(doctor) => doctor.run(),
             Command::Topic(topic) => topic.run(),
+            Command::Range(range) => range.run(),
             Command::Produce(produce) => produce.run(),
             Command::Consume(consume) => consume.run(),
+            Command::Segment(segment) => segment.run(),
             Command::Demo(demo) => demo.run(),
             Command::Bench(bench) => bench.run(),
             Command::Completions(completions) => completions.run(),

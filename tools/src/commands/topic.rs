@@ -7,10 +7,11 @@ use sealog_engine::api::TopicView;
 use serde::Serialize;
 
 use super::client::Client;
+use super::range;
 use crate::exit::{Exit, Outcome};
 use crate::output::Format;
 
-/// Create and list topics.
+/// Create, list and describe topics.
 #[derive(Debug, Args)]
 pub(crate) struct Topic {
     #[command(subcommand)]
@@ -39,6 +40,15 @@ enum Action {
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
+    /// Describe one topic: its settings, and its ranges with their ends.
+    Describe {
+        name: String,
+        #[command(flatten)]
+        client: Client,
+        /// Whom to print for.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
 }
 
 /// A topic as it is printed.
@@ -58,6 +68,17 @@ struct Created(Line);
 #[serde(transparent)]
 struct List(Vec<Line>);
 
+/// One topic with all that is known of it.
+#[derive(Serialize)]
+struct Description {
+    name: String,
+    id: String,
+    batch_bytes_max: u32,
+    keyspace_version: u8,
+    records_at_most: u64,
+    ranges: range::List,
+}
+
 impl Topic {
     pub(super) fn run(&self) -> Outcome {
         match &self.action {
@@ -68,6 +89,17 @@ impl Topic {
             Action::List { client, format } => {
                 let topics = client.admin()?.list_topics()?;
                 format.print(&List(topics.into_iter().map(Line::from).collect()))?;
+            }
+            Action::Describe { name, client, format } => {
+                let (topic, ranges) = range::ranges_of(&mut client.admin()?, name)?;
+                format.print(&Description {
+                    name: topic.name,
+                    id: topic.topic.to_string(),
+                    batch_bytes_max: topic.batch_bytes_max,
+                    keyspace_version: topic.keyspace_version,
+                    records_at_most: ranges.records(),
+                    ranges,
+                })?;
             }
         }
         Ok(Exit::Done)
@@ -89,6 +121,15 @@ impl fmt::Display for Created {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ranges = if self.0.ranges == 1 { "1 range".to_owned() } else { format!("{} ranges", self.0.ranges) };
         writeln!(f, "created topic {} with {ranges}", self.0.name)
+    }
+}
+
+impl fmt::Display for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "topic {} ({})", self.name, self.id)?;
+        writeln!(f, "largest batch {} bytes, key hash version {}", self.batch_bytes_max, self.keyspace_version)?;
+        writeln!(f, "records at most {}", self.records_at_most)?;
+        self.ranges.fmt(f)
     }
 }
 

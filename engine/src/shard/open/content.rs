@@ -49,6 +49,11 @@ impl Content {
         self.segments.extend(catalog.into_segments().map(|record| (record.segment(), record)));
     }
 
+    /// All segments.
+    pub(super) fn segments(&self) -> impl Iterator<Item = &SegmentRecord> {
+        self.segments.values().chain(self.tails.values().map(|tail| tail.rebuild.record()))
+    }
+
     fn promise(&mut self, range: RangeId, epoch: Epoch) {
         let promised = self.promises.entry(range).or_default();
         *promised = epoch.max(*promised);

@@ -78,7 +78,8 @@ impl Superblocks {
     }
 }
 
-fn read_copy(store: &mut dyn Store, copy: u8) -> Result<Found, StoreError> {
+/// Judges one copy.
+pub(crate) fn read_copy(store: &mut dyn Store, copy: u8) -> Result<Found, StoreError> {
     let file = DataFile::Superblock { copy };
     if store.length(file)?.is_none() {
         return Ok(Found::Empty);

@@ -1,0 +1,218 @@
+//! Walks one segment's files from the header to the checkpoint, entry by entry, each verified; behind damage from the next entry that
+//! verifies.
+//!
+//! ```text
+//!   header | table | batch | batch | ##damage## | batch | pad | … | footer | pad |
+//!                                  └ looked for at every multiple of 8           └ checkpoint: nothing behind it is judged
+//! ```
+//! An entry's checksums are seeded with the segment's random number, so what lies inside a record is never taken for one.
+
+use super::bytes::{SegmentBytes, place};
+use super::directory::{InspectError, Segment, Source};
+use super::finding::{Fault, Finding};
+use super::judge::{Judge, Lost};
+use crate::api::port::{DataFile, Store, StoreError};
+use crate::format::batch::{PlacedBatch, PlacedError};
+use crate::format::entry::{ENTRY_ALIGNMENT, ENTRY_HEADER_BYTES, EntryKind, EntryRef, SegmentSeed, read_entry};
+use crate::format::segment::{FooterRef, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::format::verdict::{DecodeError, Verdict};
+use crate::segment::catalog::{Contents, SegmentState};
+use crate::types::limits::{BATCH_BYTES_CEILING, BLOCK};
+
+/// No entry is longer.
+const ENTRY_BYTES_CEILING: usize = 2 * BATCH_BYTES_CEILING;
+
+/// Where a batch lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Site {
+    pub file: DataFile,
+    /// In bytes, in the file.
+    pub position: u64,
+    /// Its number in the segment, from 0; `None` behind damage that may have held any number of batches.
+    pub number: Option<u64>,
+}
+
+/// Whoever wants to see each batch that verifies, in order.
+pub type EachBatch<'a> = &'a mut dyn FnMut(Site, &PlacedBatch<'_>);
+
+/// Verifies a segment, and shows each batch of it.
+///
+/// # Errors
+/// Something in it is of a later build's format, or a file that is there cannot be opened.
+pub fn walk(store: &mut dyn Store, segment: &Segment, each: EachBatch<'_>) -> Result<Vec<Finding>, InspectError> {
+    let record = &segment.record;
+    let limit = record.checkpoint.position;
+    let is_judged = match segment.source {
+        Source::Catalog | Source::Itself => limit > 0,
+        Source::Journal | Source::Nobody => false,
+    };
+    let mut judge = Judge::new(segment);
+    if !is_judged {
+        return Ok(Vec::new());
+    }
+    for extent in &record.extents {
+        let file = DataFile::Segment { segment: record.segment(), part: extent.part };
+        if store.length(file)?.is_none() {
+            judge.missing(file);
+        }
+    }
+    if judge.has_findings() {
+        return Ok(judge.finish());
+    }
+    let seed = record.header.seed();
+    let mut bytes = SegmentBytes::new(store, record, limit);
+    if let SegmentState::Sealed { contents: Contents::Footer(placed), .. } = &record.state
+        && let Ok(entry) = entry_at(&mut bytes, seed, placed.position)?
+        && let Ok(footer) = FooterRef::decode(entry.payload)
+    {
+        judge.expect_index(footer.index);
+    }
+    judge_front(&mut bytes, &mut judge)?;
+    walk_entries(&mut bytes, seed, limit, &mut judge, each)?;
+    Ok(judge.finish())
+}
+
+fn walk_entries(
+    bytes: &mut SegmentBytes<'_>,
+    seed: SegmentSeed,
+    limit: u64,
+    judge: &mut Judge<'_>,
+    each: EachBatch<'_>,
+) -> Result<(), InspectError> {
+    let mut position = BLOCK as u64;
+    while position < limit {
+        let (fault, announced) = match entry_at(bytes, seed, position)? {
+            Ok(entry) => {
+                let announced = Some((entry.kind, entry.bytes.len() as u64));
+                match judge.entry(position, entry, seed, each) {
+                    Ok(()) => {
+                        position += entry.bytes.len() as u64;
+                        continue;
+                    }
+                    Err(fault) => (fault, announced),
+                }
+            }
+            Err(Verdict::Newer(newer)) => return Err(newer.into()),
+            Err(verdict) => (Fault::Entry(verdict), announced_at(bytes, position, verdict)?),
+        };
+        let length = announced.map_or(ENTRY_HEADER_BYTES as u64, |(_, length)| length).min(limit - position);
+        let length = usize::try_from(length).expect("an entry fits memory");
+        let is_short = bytes.at(position, length)?.len() < length;
+        let fault = match fault {
+            _ if bytes.is_unreadable(position, length) => Fault::Device,
+            _ if is_short => Fault::Short,
+            fault => fault,
+        };
+        let next = next_whole(bytes, seed, judge, position, limit)?;
+        let lost = match announced {
+            Some((kind, length)) if next.is_none_or(|next| next == position + length) => Lost::One(kind),
+            Some(_) | None => Lost::Unknown,
+        };
+        if next.is_none() && judge.ends_anywhere() {
+            return Ok(());
+        }
+        judge.damaged(position, fault, lost);
+        let Some(next) = next else { return Ok(()) };
+        position = next;
+    }
+    Ok(())
+}
+
+/// The entry at a position, whole.
+fn entry_at<'b>(
+    bytes: &'b mut SegmentBytes<'_>,
+    seed: SegmentSeed,
+    position: u64,
+) -> Result<Result<EntryRef<'b>, Verdict>, StoreError> {
+    let front = bytes.at(position, ENTRY_HEADER_BYTES)?;
+    let mut wanted = ENTRY_HEADER_BYTES;
+    if read_entry(front, seed) == Err(Verdict::Torn) {
+        // Its header verifies, so its length does.
+        let announced = announced_length(front);
+        if (front.len()..=ENTRY_BYTES_CEILING).contains(&announced) {
+            wanted = announced;
+        }
+    }
+    Ok(read_entry(bytes.at(position, wanted)?, seed))
+}
+
+fn announced_length(front: &[u8]) -> usize {
+    let length = front.first_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    usize::try_from(length).unwrap_or(usize::MAX)
+}
+
+/// What a header that verifies announces, though what is behind it does not.
+fn announced_at(
+    bytes: &mut SegmentBytes<'_>,
+    position: u64,
+    verdict: Verdict,
+) -> Result<Option<(EntryKind, u64)>, StoreError> {
+    if verdict != Verdict::Torn {
+        return Ok(None);
+    }
+    let front = bytes.at(position, ENTRY_HEADER_BYTES)?;
+    let kind = front.get(4).copied().and_then(EntryKind::from_byte);
+    Ok(kind.map(|kind| (kind, announced_length(front) as u64)))
+}
+
+/// The first position behind `position` at which an entry verifies that can lie there.
+fn next_whole(
+    bytes: &mut SegmentBytes<'_>,
+    seed: SegmentSeed,
+    judge: &Judge<'_>,
+    position: u64,
+    limit: u64,
+) -> Result<Option<u64>, StoreError> {
+    let mut at = position + ENTRY_ALIGNMENT as u64;
+    while at < limit {
+        let front = bytes.at(at, ENTRY_HEADER_BYTES)?;
+        if front.len() < ENTRY_HEADER_BYTES {
+            return Ok(None);
+        }
+        let may_be = match read_entry(front, seed) {
+            Ok(_) | Err(Verdict::Torn) => true,
+            Err(Verdict::NeverWritten | Verdict::Unreadable | Verdict::Newer(_)) => false,
+        };
+        if may_be && let Ok(entry) = entry_at(bytes, seed, at)? {
+            let is_whole = match PlacedBatch::verify_entry(entry, seed) {
+                Ok(batch) => judge.may_hold(&batch),
+                Err(PlacedError::Kind(_)) => true,
+                Err(PlacedError::Entry(_) | PlacedError::Placement | PlacedError::Batch(_)) => false,
+            };
+            if is_whole {
+                return Ok(Some(at));
+            }
+        }
+        at += ENTRY_ALIGNMENT as u64;
+    }
+    Ok(None)
+}
+
+/// The first block: the header, then zeros.
+fn judge_front(bytes: &mut SegmentBytes<'_>, judge: &mut Judge<'_>) -> Result<(), InspectError> {
+    let block = bytes.at(0, BLOCK)?;
+    let block = block[..block.len().min(BLOCK)].to_vec();
+    if bytes.is_unreadable(0, BLOCK) {
+        judge.find(0, Fault::Device);
+        return Ok(());
+    }
+    let opened = judge.record().header;
+    match SegmentHeader::decode(&block) {
+        Err(DecodeError::Newer(newer)) => return Err(newer.into()),
+        Err(error) => judge.find(0, Fault::Header(error)),
+        Ok(_) if block[..SEGMENT_HEADER_BYTES] != opened.encode() => judge.find(0, Fault::OtherHeader),
+        Ok(_) => {}
+    }
+    if let Some(at) = block.iter().skip(SEGMENT_HEADER_BYTES).position(|byte| *byte != 0) {
+        judge.find((SEGMENT_HEADER_BYTES + at) as u64, Fault::HeaderRest);
+    }
+    Ok(())
+}
+
+impl Judge<'_> {
+    /// The site of the entry at a position of the segment.
+    pub(super) fn site(&self, position: u64) -> Site {
+        let (file, position) = place(self.record(), position);
+        Site { file, position, number: self.number() }
+    }
+}
