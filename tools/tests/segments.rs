@@ -12,18 +12,22 @@ use serde_json::Value;
 
 const RECORDS: u64 = 40_000;
 
+fn value(n: u64) -> String {
+    format!("value number {n} {}", "of several ".repeat(25))
+}
+
 /// A stopped node's directory with several segments of one range. Everything is in segment files: the second start wrote what the
 /// journal held. `None` if this host cannot run a node.
 fn made(dir: &Path) -> Option<()> {
-    let daemon = Daemon::start(dir, &["--segment-size", "1MiB", "--max-batch", "256KiB"])?;
+    let daemon = Daemon::start(dir, &[])?;
     daemon.ok(&["topic", "create", "words"], b"");
     for from in [0, RECORDS / 2] {
-        let lines: String =
-            (from..from + RECORDS / 2).map(|n| format!("k{}=value number {n} of several\n", n % 97)).collect();
+        let line = |n: u64| format!("k{}={}\n", n % 97, value(n));
+        let lines: String = (from..from + RECORDS / 2).map(line).collect();
         daemon.ok(&["produce", "words", "--key-separator", "="], lines.as_bytes());
     }
     assert!(daemon.stop().success());
-    let daemon = Daemon::start(dir, &["--segment-size", "1MiB", "--max-batch", "256KiB"])?;
+    let daemon = Daemon::start(dir, &[])?;
     daemon.ok(&["produce", "words"], b"one more\n");
     assert!(daemon.stop().success());
     Some(())
@@ -94,7 +98,7 @@ fn a_good_directory_is_listed_dumped_and_verified_and_nothing_of_it_changes() {
     assert_eq!(batches.last().expect("a batch")["to"], segments[0]["end"]);
     let dumped = segment(dir.path(), &["dump", first, "--records", "--format", "json"]);
     let record: Value = serde_json::from_str(text(&dumped.stdout).lines().next().expect("a line")).expect("JSON");
-    assert_eq!((&record["key"], &record["value"]), (&"k0".into(), &"value number 0 of several".into()));
+    assert_eq!((&record["key"], &record["value"]), (&"k0".into(), &value(0).into()));
     assert!(text(&segment(dir.path(), &["dump", first]).stdout).starts_with("    position"));
     assert!(contents(dir.path()) == before, "not a byte, and no file, has changed");
 }
@@ -151,7 +155,9 @@ fn a_damaged_catalog_journal_or_superblock_is_told_and_what_can_be_listed_is() {
     let dir = folder();
     let Some(()) = made(dir.path()) else { return };
     let count = |output: &Output| json(output).as_array().expect("a list").len();
-    let all = count(&segment(dir.path(), &["list", "--format", "json"]));
+    // Without a catalog, what only a journal holds cannot be told.
+    let good = json(&segment(dir.path(), &["list", "--format", "json"]));
+    let all = good.as_array().expect("a list").iter().filter(|segment| segment["files"] != 0).count();
     let in_folder = |folder: &str| {
         let entries = fs::read_dir(dir.path().join(folder)).expect("a folder");
         entries.map(|entry| entry.expect("an entry").path()).collect::<Vec<_>>()

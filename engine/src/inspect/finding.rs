@@ -96,10 +96,7 @@ pub enum Fault {
 impl Finding {
     /// Of the directory as a whole.
     pub(super) fn of_directory(fault: Fault) -> Self {
-        let file = match &fault {
-            Fault::Catalog(CatalogError::Nonsense { file, .. }) => Some(*file),
-            _ => None,
-        };
+        let file = if let Fault::Catalog(CatalogError::Nonsense { file, .. }) = &fault { Some(*file) } else { None };
         Self { file, position: 0, segment: None, batch: None, offsets: None, fault }
     }
 }

@@ -98,10 +98,12 @@ fn walk_entries(
         let length = announced.map_or(ENTRY_HEADER_BYTES as u64, |(_, length)| length).min(limit - position);
         let length = usize::try_from(length).expect("an entry fits memory");
         let is_short = bytes.at(position, length)?.len() < length;
-        let fault = match fault {
-            _ if bytes.is_unreadable(position, length) => Fault::Device,
-            _ if is_short => Fault::Short,
-            fault => fault,
+        let fault = if bytes.is_unreadable(position, length) {
+            Fault::Device
+        } else if is_short {
+            Fault::Short
+        } else {
+            fault
         };
         let next = next_whole(bytes, seed, judge, position, limit)?;
         let lost = match announced {
