@@ -32,9 +32,14 @@ fn literal(key: &Key, settings: &Settings) -> toml::Value {
     let value = (key.get)(settings);
     match key.kind {
         Kind::Number | Kind::NumberOrAuto => value.parse().map_or(toml::Value::String(value), toml::Value::Integer),
-        Kind::Path | Kind::Address | Kind::Size | Kind::Time | Kind::TimeOrOff | Kind::Cores | Kind::Choice(_) | Kind::Filter => {
-            toml::Value::String(value)
-        }
+        Kind::Path
+        | Kind::Address
+        | Kind::Size
+        | Kind::Time
+        | Kind::TimeOrOff
+        | Kind::Cores
+        | Kind::Choice(_)
+        | Kind::Filter => toml::Value::String(value),
     }
 }
 
