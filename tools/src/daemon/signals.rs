@@ -37,9 +37,14 @@ impl StopRequests {
         Ok(Self { first, running })
     }
 
-    /// Waits for the first request.
-    pub(crate) fn wait(&self) {
+    /// From now on the first request is waited for. Before anybody is told that it is ready: whoever hears that may ask for the stop at
+    /// once.
+    pub(crate) fn started(&self) {
         self.running.store(true, Ordering::Release);
+    }
+
+    /// Waits for the first request since it [started](Self::started).
+    pub(crate) fn wait(&self) {
         self.first.recv().expect("the thread that listens does not end");
     }
 }

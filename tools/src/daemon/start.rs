@@ -70,6 +70,7 @@ pub(crate) fn run(settings: &Settings, format: Format) -> Outcome {
     let beats = Beats::asked_for(settings.engine.shards);
     let surroundings = Surroundings { http: Some(bound.address), dropped_lines: log.dropped(), beats: beats.clone() };
     let running = start(settings, surroundings)?;
+    stop.started();
     let http = http::serve(bound, running.health.clone())?;
     let watchdog = beats.map(Beats::feed).transpose()?;
     format.print(&Ready(&running.health.facts))?;
