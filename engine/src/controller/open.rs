@@ -137,18 +137,20 @@ pub fn read_metadata(store: &mut dyn Store, running: Option<Generation>) -> Resu
 }
 
 /// Makes the journal's files, unless an earlier founding has. Those are kept: it may have got to its snapshots, and a crash while they
-/// are replaced would leave snapshots without the journal that a later founding looks for behind them.
+/// are replaced would leave snapshots without the journal that a later founding looks for behind them. They are synced all the same:
+/// that founding may have been killed between making a file and syncing it, and then only the page cache has it.
 fn make_journal(store: &mut dyn Store, file_bytes: u64) -> Result<(), RecoverMetadataError> {
     match geometry(store) {
         Ok(_) => {}
         Err(RecoverMetadataError::JournalFiles) => {
             for file in 0..METADATA_FILES {
-                let file = DataFile::MetadataJournal { file };
-                store.create(file, file_bytes, Fill::Zeroed)?;
-                store.sync(file)?;
+                store.create(DataFile::MetadataJournal { file }, file_bytes, Fill::Zeroed)?;
             }
         }
         Err(error) => return Err(error),
+    }
+    for file in 0..METADATA_FILES {
+        store.sync(DataFile::MetadataJournal { file })?;
     }
     Ok(store.sync_folder(Folder::Metadata)?)
 }

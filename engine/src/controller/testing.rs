@@ -58,7 +58,7 @@ impl MemoryStore {
         &mut self.inodes[index]
     }
 
-    /// Power fails: of what was not synced, any part survives.
+    /// Power fails: of what was not synced, any part survives; the length of a file that never was may not.
     pub(super) fn lose_power(&mut self, random: &mut Generator) {
         let keep_names = random.draw().is_multiple_of(2);
         if !keep_names {
@@ -67,6 +67,12 @@ impl MemoryStore {
         self.synced_names = self.names.clone();
         let mode = random.draw() % 3;
         for inode in &mut self.inodes {
+            if inode.synced.len() < inode.current.len() {
+                if random.draw().is_multiple_of(2) {
+                    inode.current.truncate(inode.synced.len());
+                }
+                inode.synced.resize(inode.current.len(), 0);
+            }
             let (current, synced) = (&mut inode.current, &inode.synced);
             for (now, then) in current.chunks_mut(SECTOR).zip(synced.chunks(SECTOR)) {
                 if mode == 0 || (mode == 1 && random.draw().is_multiple_of(2)) {
@@ -133,9 +139,9 @@ impl Store for MemoryStore {
 
     fn create(&mut self, file: DataFile, bytes: u64, _: Fill) -> Result<(), StoreError> {
         self.call(StoreAction::Create, StoreTarget::File(file))?;
-        let zeros = vec![0; usize::try_from(bytes).unwrap()];
+        let current = vec![0; usize::try_from(bytes).unwrap()];
         self.names.insert(file, self.inodes.len());
-        self.inodes.push(Inode { current: zeros.clone(), synced: zeros });
+        self.inodes.push(Inode { current, synced: Vec::new() });
         Ok(())
     }
 

@@ -86,6 +86,12 @@ impl TestStore {
         self.changes = 0;
     }
 
+    /// The process is killed: what was not synced stays, and is no more durable than before.
+    pub(crate) fn kill(&mut self) {
+        self.crash_at = None;
+        self.changes = 0;
+    }
+
     /// Changes bytes under the process's feet, durably.
     pub(crate) fn rot(&mut self, file: DataFile, position: usize, change: impl FnOnce(&mut [u8])) {
         let inode = &mut self.inodes[self.names[&file]];

@@ -15,6 +15,8 @@
 //! - Crash within (3): the copy with the greater sequence counts. If it is the new one, the new catalogs hold all; if it is torn, the
 //!   other is the old one, and its catalogs and journals are untouched.
 //! - Crash after (3), before (5): the journals of a starting generation hold nothing, whatever lies in their files.
+//! - What a start finds may be in the page cache alone, if it was a kill that stopped the one before. So (3) syncs the copy of the
+//!   superblock that counts before it touches the other, and (4) syncs every journal file, also one that is there already.
 //! - Crash after (5): every journal has its first group; one without is damaged. What (6) left is of no generation that is named.
 //!
 //! The metadata is opened between `examine` and `finish`: then nothing is changed before everything was judged, and its first group is
@@ -28,6 +30,8 @@ mod content;
 mod rings;
 #[cfg(test)]
 mod served;
+#[cfg(test)]
+mod stopped;
 mod superblocks;
 #[cfg(test)]
 mod tests;

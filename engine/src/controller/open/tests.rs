@@ -38,6 +38,25 @@ fn founding_survives_a_power_cut_after_any_call() {
 }
 
 #[test]
+fn what_a_killed_founding_has_made_outlasts_a_power_cut_after_the_next_start() {
+    for calls in 0.. {
+        let mut stopped = MemoryStore::default();
+        stopped.calls_left = Some(calls);
+        let done = recover_metadata(&mut stopped, &start(1, true)).is_ok();
+        stopped.calls_left = None;
+        for seed in 0..8 {
+            let (mut store, mut random) = (stopped.clone(), Generator::new(seed));
+            recover_metadata(&mut store, &start(2, !done)).unwrap();
+            store.lose_power(&mut random);
+            assert_eq!(recover(&mut store, 3), Ok(State::default()), "killed after {calls} calls, seed {seed}");
+        }
+        if done {
+            break;
+        }
+    }
+}
+
+#[test]
 fn a_start_survives_power_cuts_after_any_call() {
     let (used, state) = used();
     for seed in 0..300 {

@@ -60,6 +60,8 @@ pub(super) fn replay_journal(
 ///
 /// Called only while the superblock says *starting*: until then the old files are needed, and whatever of this is cut short is done again.
 /// Surplus files go before the superblock says *running*: a later start takes every file of a shard for a part of its ring.
+/// Each file is synced, a new one or not: one that is there with the right size may be of a start that was killed between making it
+/// and syncing it, and then only the page cache has it.
 pub(super) fn make_files(store: &mut dyn Store, shards: u16, geometry: Geometry) -> Result<(), StoreError> {
     for name in store.list(Folder::Journal)? {
         let DataFile::Journal { shard, file } = name else { continue };
@@ -72,8 +74,8 @@ pub(super) fn make_files(store: &mut dyn Store, shards: u16, geometry: Geometry)
             let name = DataFile::Journal { shard, file };
             if store.length(name)? != Some(geometry.file_bytes()) {
                 store.create(name, geometry.file_bytes(), Fill::Zeroed)?;
-                store.sync(name)?;
             }
+            store.sync(name)?;
         }
     }
     store.sync_folder(Folder::Journal)

@@ -57,12 +57,18 @@ impl Superblocks {
         Ok(Self { found, sequences })
     }
 
-    /// Writes both copies, the older first, with the next sequence. One of them is whole at any time.
+    /// Writes both copies, the older first, with the next sequence. One of them is whole on the medium at any time: the newer is made
+    /// durable before the older is touched, since it may have been read from the page cache alone, where a start that was killed
+    /// before its sync has left it.
     pub(super) fn write(&mut self, store: &mut dyn Store, superblock: Superblock) -> Result<(), StoreError> {
         let sequence = self.sequences.into_iter().flatten().max().unwrap_or(0) + 1;
         let mut block = AlignedBuffer::zeroed(BLOCK);
         Superblock { sequence, ..superblock }.encode(&mut block);
         let order = if self.sequences[0] <= self.sequences[1] { [0, 1] } else { [1, 0] };
+        if self.sequences[usize::from(order[1])].is_some() {
+            store.sync(DataFile::Superblock { copy: order[1] })?;
+            store.sync_folder(Folder::Root)?;
+        }
         for copy in order {
             let file = DataFile::Superblock { copy };
             if store.length(file)? != Some(BLOCK as u64) {

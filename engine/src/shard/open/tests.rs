@@ -19,7 +19,7 @@ fn new_life(store: &mut TestStore) -> Life {
 }
 
 /// A directory with a checkpoint, groups behind it, a roll, a seal, promises and a trim; durable.
-fn busy(store: &mut TestStore) -> Life {
+pub(super) fn busy(store: &mut TestStore) -> Life {
     let mut life = new_life(store);
     life.open(1, 1, 0, ProducerTable::default());
     life.open(2, 2, 0, ProducerTable::default());
