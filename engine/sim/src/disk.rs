@@ -49,6 +49,8 @@ pub struct DiskProfile {
     pub slowness: u64,
     /// The sync of a journal group covers only that group's bytes.
     pub sync_covers_write_only: bool,
+    /// Of so many creations and syncs of files one takes very long, while all else goes on; 0: none does. Journal groups never do.
+    pub stall_one_in: u64,
 }
 
 /// A journal group that was in flight when its process ended.
@@ -65,6 +67,8 @@ type FileId = u64;
 /// One machine's disk with one data directory.
 pub struct Disk {
     random: Random,
+    /// Chance for stalls alone.
+    stalls: Random,
     profile: DiskProfile,
     files: BTreeMap<FileId, File>,
     file_next: FileId,
@@ -94,6 +98,7 @@ impl Disk {
     #[must_use]
     pub fn new(random: Random, profile: DiskProfile) -> Self {
         Self {
+            stalls: random.fork("stalls"),
             random,
             profile,
             files: BTreeMap::new(),
@@ -119,6 +124,11 @@ impl Disk {
     /// Multiplies every latency from now on.
     pub fn set_slowness(&mut self, slowness: u64) {
         self.profile.slowness = slowness.max(1);
+    }
+
+    /// From now on nothing stalls.
+    pub fn end_stalls(&mut self) {
+        self.profile.stall_one_in = 0;
     }
 
     /// While full, no file can be made; those that exist have their bytes.

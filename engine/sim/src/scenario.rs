@@ -87,9 +87,15 @@ fn draw(seed: u64, options: &Options) -> World {
     let drawn = if draws.one_in(8) { Mode::Beyond } else { Mode::Within };
     let mode = options.mode.unwrap_or(drawn);
     let shards_most = u16::try_from(draws.between(1, 3)).expect("few shards");
-    let config = draw_config(&mut draws, shards_most);
+    let mut config = draw_config(&mut draws, shards_most);
+    let mut stalls = random.fork("stalls");
+    let stall_one_in = if mode == Mode::Within && stalls.one_in(5) { *stalls.pick(&[2, 4, 8]) } else { 0 };
+    if stall_one_in > 0 {
+        // More than the journal holds: what fills while a stalled sync is waited for is the journal, and it goes round.
+        config.memory_bytes = 16 << 20;
+    }
     let slowness = *draws.pick(&[1, 1, 1, 4, 20]);
-    let profile = DiskProfile { slowness, sync_covers_write_only: draws.one_in(4) };
+    let profile = DiskProfile { slowness, sync_covers_write_only: draws.one_in(4), stall_one_in };
     let network =
         NetworkProfile { delay_us_max: *draws.pick(&[20, 100, 1_000]), pieces_percent: *draws.pick(&[0, 5, 30]) };
     let topics = draw_topics(&mut draws, &config);
@@ -261,6 +267,7 @@ impl World {
     fn heal(&mut self) -> Result<(), Violation> {
         self.faults.stop();
         self.node.disk.set_slowness(self.disk_slowness);
+        self.node.disk.end_stalls();
         self.node.disk.set_full(false);
         self.node.disk.fail_syncs(0);
         self.node.disk.fail_writes(0);

@@ -6,9 +6,12 @@ use sealog_engine::api::port::DataFile;
 use sealog_engine::shard::command::FileOperation;
 use sealog_engine::shard::event::{Failed, FileResult};
 use sealog_engine::types::AlignedBuffer;
-use sealog_engine::types::time::MICROSECOND_NS;
+use sealog_engine::types::time::{MICROSECOND_NS, MILLISECOND_NS};
 
 use super::{Disk, EIO, FileId};
+
+/// The longest stall.
+const STALL_MS_MAX: u64 = 500;
 
 /// Names an operation in flight. Never given twice in one life of the disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -54,7 +57,7 @@ impl Disk {
             }
             Operation::File(_) | Operation::Group { .. } => None,
         };
-        let latency_ns = self.latency_ns(&operation);
+        let latency_ns = self.latency_ns(&operation) + self.stall_ns(&operation);
         self.ticket_next += 1;
         let ticket = Ticket(self.ticket_next);
         self.flights.insert(ticket, Flight { operation, covers });
@@ -176,6 +179,24 @@ impl Disk {
             ) => random.spread_between(30, 2_000) * MICROSECOND_NS,
         };
         ns * self.profile.slowness
+    }
+
+    /// How much longer than that it takes.
+    fn stall_ns(&mut self, operation: &Operation) -> u64 {
+        let may_stall = match operation {
+            Operation::File(
+                FileOperation::Create { .. } | FileOperation::Sync { .. } | FileOperation::SyncFolder { .. },
+            ) => self.profile.stall_one_in > 0,
+            Operation::File(
+                FileOperation::Write { .. } | FileOperation::Read { .. } | FileOperation::Remove { .. },
+            )
+            | Operation::Group { .. } => false,
+        };
+        if may_stall && self.stalls.one_in(self.profile.stall_one_in) {
+            self.stalls.spread_between(2, STALL_MS_MAX) * MILLISECOND_NS
+        } else {
+            0
+        }
     }
 }
 

@@ -12,7 +12,7 @@ const FILE: DataFile = DataFile::Journal { shard: ShardId(0), file: 0 };
 const BYTES: u64 = 16 * BLOCK as u64;
 
 fn disk(seed: u64) -> Disk {
-    Disk::new(Random::new(seed), DiskProfile { slowness: 1, sync_covers_write_only: false })
+    Disk::new(Random::new(seed), DiskProfile { slowness: 1, sync_covers_write_only: false, stall_one_in: 0 })
 }
 
 fn blocks(count: usize, byte: u8) -> AlignedBuffer {
@@ -242,6 +242,21 @@ fn a_full_disk_makes_no_files_and_still_writes_those_it_has() {
     let create = FileOperation::Create { file: other, bytes: BYTES, fill: Fill::Zeroed };
     assert_eq!(finish(&mut disk, create).map(drop).unwrap_err(), Failed { errno: ENOSPC });
     finish(&mut disk, write(0, 1)).unwrap();
+}
+
+#[test]
+fn some_syncs_stall_while_journal_groups_go_on() {
+    let mut disk = with_file(1);
+    disk.profile.stall_one_in = 2;
+    let mut latency_ns = |operation| {
+        let (ticket, latency_ns) = disk.submit(operation);
+        disk.complete(ticket);
+        latency_ns
+    };
+    let sync = || Operation::File(FileOperation::Sync { file: FILE });
+    let stalled = (0..100).filter(|_| latency_ns(sync()) > 2_000_000).count();
+    assert!((20..80).contains(&stalled), "{stalled} of 100");
+    assert!((0..100).all(|_| latency_ns(group(0, 1, true)) < 1_000_000));
 }
 
 #[test]

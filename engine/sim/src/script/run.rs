@@ -56,7 +56,7 @@ impl ScriptWorld {
             faults: Faults::none(random.fork("faults")),
             trace: Trace::new(std::env::var_os("SEALOG_TRACE").is_some(), false),
             config,
-            disk: DiskProfile { slowness: 1, sync_covers_write_only: directive.has("fua") },
+            disk: DiskProfile { slowness: 1, sync_covers_write_only: directive.has("fua"), stall_one_in: 0 },
             network: NetworkProfile { delay_us_max: 20, pieces_percent: 0 },
             mode: Mode::Within,
             shards_most: shards,
