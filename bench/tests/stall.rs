@@ -3,6 +3,7 @@
 #[path = "../independent/client.rs"]
 mod independent;
 
+use std::io::Write as _;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -22,7 +23,9 @@ impl Phases for NoPhases {
 
 /// A server; `None`, said aloud, if this host cannot run an executor.
 fn node(on_produce: Option<OnProduce>) -> Option<NullNode> {
-    NullNode::start(None, on_produce).map_err(|error| eprintln!("SKIPPED: no executor here: {error}")).ok()
+    NullNode::start(None, on_produce)
+        .map_err(|error| writeln!(std::io::stderr(), "SKIPPED: no executor here: {error}").expect("standard error"))
+        .ok()
 }
 
 fn load(node: &NullNode, pace: Pace) -> Produced {

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -96,7 +97,7 @@ fn writing_and_syncing_allocates_nothing_in_steady_state() {
     let exe = std::env::current_exe().expect("path of the test binary");
     let dir = tempfile::tempdir_in(exe.parent().expect("its folder")).expect("a folder beside it");
     if let Err(unfit) = probe(dir.path(), 1) {
-        eprintln!("SKIPPED: {unfit}");
+        writeln!(std::io::stderr(), "SKIPPED: {unfit}").expect("standard error");
         return;
     }
     let path: PathBuf = dir.path().join("0000.0");

@@ -3,6 +3,7 @@
 #![cfg(feature = "glommio")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -76,7 +77,7 @@ fn an_executor_hears_of_every_group_written_by_every_way() {
     let exe = std::env::current_exe().expect("path of the test binary");
     let dir = tempfile::tempdir_in(exe.parent().expect("its folder")).expect("a folder beside it");
     if let Err(unfit) = probe(dir.path(), 1) {
-        eprintln!("SKIPPED: {unfit}");
+        writeln!(std::io::stderr(), "SKIPPED: {unfit}").expect("standard error");
         return;
     }
     let path = dir.path().join("0000.0");

@@ -2,6 +2,7 @@
 
 mod daemon;
 
+use std::io::Write as _;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
 use std::path::Path;
@@ -146,7 +147,7 @@ fn logs_are_lines_of_json_where_asked_and_a_log_that_nobody_reads_holds_up_nobod
     BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
     let mut unread = child.stderr.take().expect("a pipe");
     if line.is_empty() {
-        eprintln!("SKIPPED: this host cannot run a node");
+        writeln!(std::io::stderr(), "SKIPPED: this host cannot run a node").expect("standard error");
         daemon::wait(&mut child);
         return;
     }

@@ -2,6 +2,7 @@
 
 mod daemon;
 
+use std::io::Write as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -117,7 +118,7 @@ fn one_shard_that_does_not_move_is_enough_for_no_sign_of_life() {
     supervisor.hear_until("WATCHDOG=1");
     let last = if cores > 1 { 1 } else { 0 };
     let Some(held) = Held::hold(thread_of_shard(daemon.pid(), last)) else {
-        eprintln!("SKIPPED: a thread of a child may not be stopped here");
+        writeln!(std::io::stderr(), "SKIPPED: a thread of a child may not be stopped here").expect("standard error");
         return;
     };
     // What it did before it was held may still be told, once.
@@ -150,7 +151,7 @@ fn the_unit_is_one_that_systemd_takes_and_its_settings_are_good() {
         .expect("written");
     let verified = std::process::Command::new("systemd-analyze").arg("verify").arg("--man=no").arg(&copy).output();
     let Ok(verified) = verified else {
-        eprintln!("SKIPPED: no systemd-analyze here");
+        writeln!(std::io::stderr(), "SKIPPED: no systemd-analyze here").expect("standard error");
         return;
     };
     let told = text(&verified.stderr);

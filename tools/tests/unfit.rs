@@ -2,6 +2,7 @@
 
 mod daemon;
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -71,7 +72,8 @@ fn a_directory_of_somebody_else_is_told_with_69() {
             .arg(sealog().get_program())
             .status();
         if !reachable.is_ok_and(|status| status.success()) {
-            eprintln!("SKIPPED: run by root, and nobody else can run the binary ({unprivileged})");
+            writeln!(std::io::stderr(), "SKIPPED: run by root, and nobody else can run the binary ({unprivileged})")
+                .expect("standard error");
             return;
         }
         let serve = serve(dir.path());
@@ -110,7 +112,7 @@ fn a_port_in_use_names_the_port_and_its_setting() {
         command.args(["serve", flag, &address, other, "127.0.0.1:0", "--data-dir"]).arg(dir.path());
         let (code, told) = refused(&mut command);
         if code == Some(69) {
-            eprintln!("SKIPPED: this host cannot run a node: {told}");
+            writeln!(std::io::stderr(), "SKIPPED: this host cannot run a node: {told}").expect("standard error");
             return;
         }
         assert_eq!(code, Some(1), "{told}");
@@ -129,12 +131,12 @@ fn too_little_memory_that_may_be_locked_is_told_with_69_and_where_to_raise_it() 
 #[test]
 fn a_directory_in_memory_is_told_with_69() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
-        eprintln!("SKIPPED: no /dev/shm here");
+        writeln!(std::io::stderr(), "SKIPPED: no /dev/shm here").expect("standard error");
         return;
     };
     let (code, told) = refused(&mut serve(dir.path()));
     if !told.contains("tmpfs") {
-        eprintln!("SKIPPED: /dev/shm is no tmpfs here: {told}");
+        writeln!(std::io::stderr(), "SKIPPED: /dev/shm is no tmpfs here: {told}").expect("standard error");
         return;
     }
     assert_eq!(code, Some(69));
@@ -149,7 +151,8 @@ fn a_file_system_without_direct_io_is_told_with_69() {
     let mount = format!("mount -t ramfs none '{}'", dir.path().display());
     let can = Command::new("unshare").args(["--mount", "sh", "-c", &mount]).output();
     if !can.is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED: only root may mount a file system without direct I/O");
+        writeln!(std::io::stderr(), "SKIPPED: only root may mount a file system without direct I/O")
+            .expect("standard error");
         return;
     }
     let serve = serve_behind(&mount, dir.path());
@@ -191,7 +194,7 @@ fn the_doctor_measures_every_way_to_sync() {
     let output =
         sealog().args(["doctor", "--iotest", "--format", "json", "--data-dir"]).arg(dir.path()).output().expect("runs");
     if output.status.code() == Some(69) {
-        eprintln!("SKIPPED: this host is not fit: {}", text(&output.stdout));
+        writeln!(std::io::stderr(), "SKIPPED: this host is not fit: {}", text(&output.stdout)).expect("standard error");
         return;
     }
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");

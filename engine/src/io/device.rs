@@ -67,6 +67,8 @@ fn flushes_of(stat: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     #[test]
@@ -88,7 +90,7 @@ mod tests {
     #[test]
     fn every_device_in_sys_that_has_a_queue_tells_its_cache() {
         let Ok(devices) = fs::read_dir("/sys/dev/block") else {
-            eprintln!("SKIPPED: no /sys/dev/block here");
+            writeln!(io::stderr(), "SKIPPED: no /sys/dev/block here").expect("standard error");
             return;
         };
         let mut told = 0;
@@ -101,7 +103,7 @@ mod tests {
             told += 1;
         }
         if told == 0 {
-            eprintln!("SKIPPED: no block device here");
+            writeln!(io::stderr(), "SKIPPED: no block device here").expect("standard error");
         }
     }
 }

@@ -289,6 +289,8 @@ pub fn quantile(sorted: &[u64], per_mille: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
     use crate::io::device;
     use crate::io::testing::disk_dir;
@@ -329,7 +331,8 @@ mod tests {
         if device::write_cache(dir.path()) != Some(device::WriteCache::WriteBack)
             || device::has_fua(dir.path()) != Some(false)
         {
-            eprintln!("SKIPPED: this device has no volatile cache that must be flushed, or does not tell");
+            writeln!(io::stderr(), "SKIPPED: this device has no volatile cache that must be flushed, or does not tell")
+                .expect("standard error");
             return;
         }
         let scratch = Scratch::new(dir.path(), 1 << 20).expect("a file to measure on");

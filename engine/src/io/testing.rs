@@ -1,5 +1,7 @@
 //! What the tests of `io` share: a folder on a real disk.
 
+use std::io::Write as _;
+
 use tempfile::TempDir;
 
 /// A folder beside the test binary, which is where builds go and so hardly ever in memory, or `None`, said aloud, if direct
@@ -10,7 +12,8 @@ pub(crate) fn disk_dir() -> Option<TempDir> {
     match super::store::open_direct(&dir.path().join("try"), super::store::Opening::Create) {
         Ok(_) => Some(dir),
         Err(error) => {
-            eprintln!("SKIPPED: no O_DIRECT in {}: {error}", dir.path().display());
+            writeln!(std::io::stderr(), "SKIPPED: no O_DIRECT in {}: {error}", dir.path().display())
+                .expect("standard error");
             None
         }
     }

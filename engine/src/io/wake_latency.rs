@@ -58,6 +58,8 @@ pub fn current_us() -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     #[test]
@@ -66,7 +68,7 @@ mod tests {
         let before = current_us();
         let bound = match WakeLatency::bound(7) {
             Ok(bound) => bound,
-            Err(error) => return eprintln!("SKIPPED: {error}"),
+            Err(error) => return writeln!(io::stderr(), "SKIPPED: {error}").expect("standard error"),
         };
         assert_eq!(current_us(), Some(before.map_or(7, |before| before.min(7))));
         drop(bound);

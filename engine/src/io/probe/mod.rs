@@ -56,6 +56,8 @@ pub fn probe(data_dir: &Path, shards: u16) -> Result<HostFacts, Unfit> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
     use crate::io::testing::disk_dir;
 
@@ -66,7 +68,7 @@ mod tests {
         let facts = match probe(dir.path(), 1) {
             Ok(facts) => facts,
             Err(unfit) => {
-                eprintln!("SKIPPED: {unfit}");
+                writeln!(std::io::stderr(), "SKIPPED: {unfit}").expect("standard error");
                 return;
             }
         };
@@ -89,12 +91,12 @@ mod tests {
     #[test]
     fn a_directory_in_memory_is_refused() {
         let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
-            eprintln!("SKIPPED: no /dev/shm here");
+            writeln!(std::io::stderr(), "SKIPPED: no /dev/shm here").expect("standard error");
             return;
         };
         let trial = data_dir::trial_file(dir.path()).expect("a file");
         if data_dir::file_system(&trial).is_ok() {
-            eprintln!("SKIPPED: /dev/shm is on a disk here");
+            writeln!(std::io::stderr(), "SKIPPED: /dev/shm is on a disk here").expect("standard error");
             return;
         }
         let unfit = probe(dir.path(), 1).expect_err("memory is not a disk");
