@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
@@ -54,6 +54,10 @@ pub(crate) struct Surroundings {
     /// Where its shards beat, if a supervisor wants to know.
     pub(crate) beats: Option<Beats>,
 }
+
+/// How long a port that is in use is asked for again, and how often.
+const PORT_PATIENCE: Duration = Duration::from_secs(1);
+const PORT_AGAIN: Duration = Duration::from_millis(10);
 
 /// What is printed once it is ready.
 #[derive(Serialize)]
@@ -194,10 +198,24 @@ struct SharedPort {
 impl SharedPort {
     fn take(wanted: SocketAddr) -> io::Result<Self> {
         // Without SO_REUSEPORT first: else two daemons of one user would share a port without noticing.
-        let alone = TcpListener::bind(wanted)?;
+        let alone = bind_alone(wanted)?;
         let address = alone.local_addr()?;
         drop(alone);
         Ok(Self { _held: shared_socket(address)?, address })
+    }
+}
+
+/// Binds an address that nobody else may have. The listener of a node that was killed outlives its process for some milliseconds: the
+/// kernel gives back what a ring holds in the background.
+fn bind_alone(wanted: SocketAddr) -> io::Result<TcpListener> {
+    let until = Instant::now() + PORT_PATIENCE;
+    loop {
+        match TcpListener::bind(wanted) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                thread::sleep(PORT_AGAIN);
+            }
+            bound => return bound,
+        }
     }
 }
 
