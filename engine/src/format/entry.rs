@@ -46,7 +46,7 @@ pub enum EntryKind {
 impl EntryKind {
     /// The kind with this number.
     #[must_use]
-    pub fn from_byte(byte: u8) -> Option<Self> {
+    pub(super) fn from_byte(byte: u8) -> Option<Self> {
         [Self::Batch, Self::Table, Self::RollMark, Self::Pad, Self::Footer].into_iter().find(|k| *k as u8 == byte)
     }
 }
@@ -156,6 +156,17 @@ pub(super) fn frame(out: &mut [u8], kind: EntryKind, seed: SegmentSeed, payload_
     let sum = checksum(seed.0, &header[..COVERED]);
     header[COVERED..].copy_from_slice(&sum.to_le_bytes());
     out[..ENTRY_HEADER_BYTES].copy_from_slice(&header);
+}
+
+/// What the entry at the start of `front` is, and how many bytes it takes, if its header verifies and `front` ends within it, or what
+/// is behind the header does not verify: only a header that verifies proves a length.
+#[must_use]
+pub fn announced(front: &[u8], seed: SegmentSeed) -> Option<(EntryKind, usize)> {
+    if read_entry(front, seed) != Err(Verdict::Torn) {
+        return None;
+    }
+    let (header, _) = EntryHeader::ref_from_prefix(front).ok()?;
+    Some((EntryKind::from_byte(header.kind)?, header.length.get() as usize))
 }
 
 /// Judges the entry at the start of `bytes`, which may go on behind it.

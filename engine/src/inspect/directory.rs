@@ -13,7 +13,7 @@ use crate::format::superblock::{Found, Phase, Superblock, choose};
 use crate::format::upgrade::Newer;
 use crate::segment::catalog::{Catalog, CatalogError, Extent, SegmentRecord, SegmentState, Tail, load};
 use crate::segment::{Cut, Tally};
-use crate::shard::open::{Fresh, examine, read_superblock_copy};
+use crate::shard::open::{Fresh, RecoverError, examine, read_superblock_copy};
 use crate::types::limits::BLOCK;
 use crate::types::{ClusterId, DiskId, Generation, RangeId, SegmentId, ShardId, TopicId};
 
@@ -162,7 +162,8 @@ impl Directory {
         let generation = Generation(self.superblock.map_or(0, |superblock| !superblock.generation.0));
         match examine(store, Fresh { cluster: ClusterId(0), disk: DiskId(0), generation }) {
             Ok(examined) => Ok(examined.segments().map(|record| (record.segment(), record.clone())).collect()),
-            Err(error) if error.is_newer() => Err(newer(error)),
+            Err(RecoverError::Newer(newer)) => Err(newer.into()),
+            Err(RecoverError::UnknownFeatures { bits }) => Err(InspectError::UnknownFeatures { bits }),
             Err(error) => {
                 self.findings.push(Finding::of_directory(Fault::Directory(error)));
                 Ok(BTreeMap::new())
@@ -264,23 +265,6 @@ impl Directory {
             self.findings.push(Finding { file: Some(file), position: 0, segment, batch: None, offsets: None, fault });
         }
         None
-    }
-}
-
-fn newer(error: crate::shard::open::RecoverError) -> InspectError {
-    use crate::shard::open::RecoverError as E;
-    match error {
-        E::Newer(newer) => InspectError::Newer(newer),
-        E::UnknownFeatures { bits } => InspectError::UnknownFeatures { bits },
-        E::Store(error) => InspectError::Store(error),
-        E::SuperblockUnreadable
-        | E::SuperblockLost { .. }
-        | E::Catalog(_)
-        | E::CatalogMissing { .. }
-        | E::JournalFiles { .. }
-        | E::Damaged { .. }
-        | E::JournalUnreadable { .. }
-        | E::Contradiction { .. } => unreachable!("only what is newer is told so"),
     }
 }
 

@@ -3,9 +3,10 @@
 //! Records that cannot be read are counted by what comes next: the offset at which the next batch begins, or the segment's end. A span
 //! that lies in a committed hole is known, and no finding.
 
+use super::bytes::place;
 use super::directory::{Segment, Source};
 use super::finding::{Fault, Finding, OffsetSpan};
-use super::walk::EachBatch;
+use super::walk::{EachBatch, Site};
 use crate::api::port::DataFile;
 use crate::format::batch::PlacedBatch;
 use crate::format::checksum::Digest;
@@ -78,8 +79,10 @@ impl<'a> Judge<'a> {
         &self.segment.record
     }
 
-    pub(super) fn number(&self) -> Option<u64> {
-        self.number
+    /// The site of the entry at a position of the segment.
+    pub(super) fn site(&self, position: u64) -> Site {
+        let (file, position) = place(self.record(), position);
+        Site { file, position, number: self.number }
     }
 
     pub(super) fn has_findings(&self) -> bool {
@@ -109,11 +112,8 @@ impl<'a> Judge<'a> {
     }
 
     fn add(&mut self, position: u64, batch: Option<u64>, offsets: Option<OffsetSpan>, fault: Fault) {
-        let (file, position) = {
-            let site = self.site(position);
-            (Some(site.file), site.position)
-        };
-        let segment = Some(self.record().segment());
+        let Site { file, position, .. } = self.site(position);
+        let (file, segment) = (Some(file), Some(self.record().segment()));
         self.findings.push(Finding { file, position, segment, batch, offsets, fault });
     }
 

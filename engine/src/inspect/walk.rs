@@ -7,20 +7,18 @@
 //! ```
 //! An entry's checksums are seeded with the segment's random number, so what lies inside a record is never taken for one.
 
-use super::bytes::{SegmentBytes, place};
+use super::bytes::SegmentBytes;
 use super::directory::{InspectError, Segment, Source};
 use super::finding::{Fault, Finding};
 use super::judge::{Judge, Lost};
 use crate::api::port::{DataFile, Store, StoreError};
 use crate::format::batch::{PlacedBatch, PlacedError};
-use crate::format::entry::{ENTRY_ALIGNMENT, ENTRY_HEADER_BYTES, EntryKind, EntryRef, SegmentSeed, read_entry};
+use crate::format::entry::{ENTRY_ALIGNMENT, ENTRY_HEADER_BYTES, EntryRef, SegmentSeed, announced, read_entry};
 use crate::format::segment::{FooterRef, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::format::verdict::{DecodeError, Verdict};
 use crate::segment::catalog::{Contents, SegmentState};
-use crate::types::limits::{BATCH_BYTES_CEILING, BLOCK};
-
-/// No entry is longer.
-const ENTRY_BYTES_CEILING: usize = 2 * BATCH_BYTES_CEILING;
+use crate::segment::reader::ENTRY_BYTES_CEILING;
+use crate::types::limits::BLOCK;
 
 /// Where a batch lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,7 +81,7 @@ fn walk_entries(
     while position < limit {
         let (fault, announced) = match entry_at(bytes, seed, position)? {
             Ok(entry) => {
-                let announced = Some((entry.kind, entry.bytes.len() as u64));
+                let announced = Some((entry.kind, entry.bytes.len()));
                 match judge.entry(position, entry, seed, each) {
                     Ok(()) => {
                         position += entry.bytes.len() as u64;
@@ -93,9 +91,10 @@ fn walk_entries(
                 }
             }
             Err(Verdict::Newer(newer)) => return Err(newer.into()),
-            Err(verdict) => (Fault::Entry(verdict), announced_at(bytes, position, verdict)?),
+            Err(verdict) => (Fault::Entry(verdict), announced(bytes.at(position, ENTRY_HEADER_BYTES)?, seed)),
         };
-        let length = announced.map_or(ENTRY_HEADER_BYTES as u64, |(_, length)| length).min(limit - position);
+        let length = announced.map_or(ENTRY_HEADER_BYTES, |(_, length)| length) as u64;
+        let length = length.min(limit - position);
         let length = usize::try_from(length).expect("an entry fits memory");
         let is_short = bytes.at(position, length)?.len() < length;
         let fault = if bytes.is_unreadable(position, length) {
@@ -107,7 +106,7 @@ fn walk_entries(
         };
         let next = next_whole(bytes, seed, judge, position, limit)?;
         let lost = match announced {
-            Some((kind, length)) if next.is_none_or(|next| next == position + length) => Lost::One(kind),
+            Some((kind, length)) if next.is_none_or(|next| next == position + length as u64) => Lost::One(kind),
             Some(_) | None => Lost::Unknown,
         };
         if next.is_none() && judge.ends_anywhere() {
@@ -127,34 +126,9 @@ fn entry_at<'b>(
     position: u64,
 ) -> Result<Result<EntryRef<'b>, Verdict>, StoreError> {
     let front = bytes.at(position, ENTRY_HEADER_BYTES)?;
-    let mut wanted = ENTRY_HEADER_BYTES;
-    if read_entry(front, seed) == Err(Verdict::Torn) {
-        // Its header verifies, so its length does.
-        let announced = announced_length(front);
-        if (front.len()..=ENTRY_BYTES_CEILING).contains(&announced) {
-            wanted = announced;
-        }
-    }
+    let wanted = announced(front, seed).map(|(_, length)| length).filter(|length| *length <= ENTRY_BYTES_CEILING);
+    let wanted = wanted.unwrap_or(0).max(ENTRY_HEADER_BYTES);
     Ok(read_entry(bytes.at(position, wanted)?, seed))
-}
-
-fn announced_length(front: &[u8]) -> usize {
-    let length = front.first_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-    usize::try_from(length).unwrap_or(usize::MAX)
-}
-
-/// What a header that verifies announces, though what is behind it does not.
-fn announced_at(
-    bytes: &mut SegmentBytes<'_>,
-    position: u64,
-    verdict: Verdict,
-) -> Result<Option<(EntryKind, u64)>, StoreError> {
-    if verdict != Verdict::Torn {
-        return Ok(None);
-    }
-    let front = bytes.at(position, ENTRY_HEADER_BYTES)?;
-    let kind = front.get(4).copied().and_then(EntryKind::from_byte);
-    Ok(kind.map(|kind| (kind, announced_length(front) as u64)))
 }
 
 /// The first position behind `position` at which an entry verifies that can lie there.
@@ -209,12 +183,4 @@ fn judge_front(bytes: &mut SegmentBytes<'_>, judge: &mut Judge<'_>) -> Result<()
         judge.find((SEGMENT_HEADER_BYTES + at) as u64, Fault::HeaderRest);
     }
     Ok(())
-}
-
-impl Judge<'_> {
-    /// The site of the entry at a position of the segment.
-    pub(super) fn site(&self, position: u64) -> Site {
-        let (file, position) = place(self.record(), position);
-        Site { file, position, number: self.number() }
-    }
 }

@@ -19,7 +19,7 @@ use crate::types::limits::{BATCH_BYTES_CEILING, BLOCK, round_up_to_block};
 use crate::types::{Offset, SegmentId};
 
 /// No entry is longer: a batch, a footer's index or a table are all below.
-const ENTRY_BYTES_CEILING: usize = 2 * BATCH_BYTES_CEILING;
+pub const ENTRY_BYTES_CEILING: usize = 2 * BATCH_BYTES_CEILING;
 
 /// What a reader wants of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

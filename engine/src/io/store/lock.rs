@@ -49,11 +49,7 @@ pub fn lock(dir: &Path) -> Result<DirectoryLock, LockError> {
         File::options().read(true).write(true).create(true).truncate(false).open(dir.join("lock")).map_err(io)?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => {
-            let mut holder = String::new();
-            let pid = file.take(32).read_to_string(&mut holder).ok().and_then(|_| holder.trim().parse().ok());
-            return Err(LockError::Held { dir: dir.to_owned(), pid });
-        }
+        Err(Errno::WOULDBLOCK) => return Err(held(dir, file)),
         Err(errno) => return Err(io(errno.into())),
     }
     let mut name = || {
@@ -63,4 +59,29 @@ pub fn lock(dir: &Path) -> Result<DirectoryLock, LockError> {
     };
     name().map_err(io)?;
     Ok(DirectoryLock { _file: file })
+}
+
+/// Keeps others from locking a data directory that this process only reads, together with others that do. `None` if there is no file
+/// `lock`: nothing is made, and nobody can be kept from a directory that no node has used.
+///
+/// # Errors
+/// A process holds it, or the file cannot be opened.
+pub fn lock_shared(dir: &Path) -> Result<Option<DirectoryLock>, LockError> {
+    let io = |error| LockError::Io { dir: dir.to_owned(), error };
+    let file = match File::open(dir.join("lock")) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io(error)),
+    };
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(Some(DirectoryLock { _file: file })),
+        Err(Errno::WOULDBLOCK) => Err(held(dir, file)),
+        Err(errno) => Err(io(errno.into())),
+    }
+}
+
+fn held(dir: &Path, file: File) -> LockError {
+    let mut holder = String::new();
+    let pid = file.take(32).read_to_string(&mut holder).ok().and_then(|_| holder.trim().parse().ok());
+    LockError::Held { dir: dir.to_owned(), pid }
 }

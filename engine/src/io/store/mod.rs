@@ -26,7 +26,7 @@ use crate::api::port::{DataFile, Fill, Folder, ReadBytes, Store, StoreAction, St
 use crate::types::AlignedBuffer;
 use crate::types::limits::{BLOCK, IO_BYTES_MAX};
 
-pub use lock::{DirectoryLock, LockError, lock};
+pub use lock::{DirectoryLock, LockError, lock, lock_shared};
 
 /// What is expected of a path that is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,6 +99,8 @@ pub fn sync_path(folder: &Path) -> io::Result<()> {
 #[derive(Debug)]
 pub struct DiskStore {
     root: PathBuf,
+    /// Files are opened for buffered reads alone.
+    only_read: bool,
     /// The file used last: a write and its sync go through one descriptor, which is what the kernel reports errors by.
     open: Option<(DataFile, OwnedFd)>,
 }
@@ -107,7 +109,14 @@ impl DiskStore {
     /// The store in `root`, which is there. Take its [`lock`] first.
     #[must_use]
     pub fn new(root: PathBuf) -> Self {
-        Self { root, open: None }
+        Self { root, only_read: false, open: None }
+    }
+
+    /// The store in `root` to look at, through the page cache: it may be a copy on a file system without direct I/O, or one that may not be
+    /// written. What would change a file fails.
+    #[must_use]
+    pub fn reading(root: PathBuf) -> Self {
+        Self { root, only_read: true, open: None }
     }
 
     /// The path of a file, whether or not it is there.
@@ -132,7 +141,10 @@ impl DiskStore {
 
     fn opened(&mut self, file: DataFile) -> io::Result<&OwnedFd> {
         if self.open.as_ref().is_none_or(|(open, _)| *open != file) {
-            self.open = Some((file, open_direct(&self.path(file), Opening::Existing)?));
+            let path = self.path(file);
+            let opened =
+                if self.only_read { fs::File::open(path)?.into() } else { open_direct(&path, Opening::Existing)? };
+            self.open = Some((file, opened));
         }
         let (_, fd) = self.open.as_ref().expect("just opened");
         Ok(fd)
