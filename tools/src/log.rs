@@ -1,8 +1,7 @@
 //! What the process writes down of itself, on standard error.
 //!
 //! ```text
-//! command   line ──────────────────────────────────────> standard error
-//! daemon    line ──> bounded queue ──> thread `log` ──> standard error      a full queue drops the line and counts it
+//! line ──> bounded queue ──> thread `log` ──> standard error      a full queue drops the line and counts it
 //! ```
 //! **Invariant**: a shard that logs never waits for whoever reads the log. A pipe that nobody reads costs lines, and says how many.
 
@@ -12,7 +11,6 @@ use std::str::FromStr;
 
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
 
 /// Lines that may wait to be written.
 const LINES_WAITING: usize = 8_192;
@@ -63,7 +61,7 @@ impl fmt::Display for LogFormat {
     }
 }
 
-/// A daemon's log. Dropped, it writes what waits and ends; within two seconds, whoever reads.
+/// The log. Dropped, it writes what waits and ends; within two seconds, whoever reads.
 pub(crate) struct Log {
     _writer: WorkerGuard,
     dropped: ErrorCounter,
@@ -88,24 +86,24 @@ impl DroppedLines {
 }
 
 /// Begins the log of a command: as `SEALOG_LOG` asks (`warn`, `info`, `sealog_net=debug`), warnings without it.
-pub(crate) fn start_for_command() {
+pub(crate) fn start_for_command() -> Log {
     let filter = EnvFilter::try_from_env(VARIABLE).unwrap_or_else(|_| EnvFilter::new(COMMAND_FILTER));
-    install(filter, LogFormat::Text, io::stderr);
+    install(filter, LogFormat::Text)
 }
 
 /// Begins the log of a daemon.
 pub(crate) fn start(settings: &Settings) -> Log {
+    install(EnvFilter::new(&settings.filter), settings.format)
+}
+
+fn install(filter: EnvFilter, format: LogFormat) -> Log {
     let builder = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(LINES_WAITING).thread_name("log");
     let (writer, guard) = builder.finish(io::stderr());
     let dropped = writer.error_counter();
-    install(EnvFilter::new(&settings.filter), settings.format, writer);
-    Log { _writer: guard, dropped }
-}
-
-fn install<W: for<'a> MakeWriter<'a> + Send + Sync + 'static>(filter: EnvFilter, format: LogFormat, writer: W) {
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     match format {
         LogFormat::Text => lines.with_ansi(io::IsTerminal::is_terminal(&io::stderr())).init(),
         LogFormat::Json => lines.json().flatten_event(true).init(),
     }
+    Log { _writer: guard, dropped }
 }

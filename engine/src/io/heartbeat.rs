@@ -12,8 +12,13 @@
 //!
 //! A beat is itself a task that may be left ready so, with its timer spent. So there are several, each with a timer of its own: all of
 //! them must meet this one after the other.
+//!
+//! Beats are counted, for whoever wants to know that the executor moves: one that is stuck, starved or spinning beats no more.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use super::metrics::ShardMetrics;
 
 /// Beats that run beside each other.
 const BEATS: u32 = 4;
@@ -21,12 +26,14 @@ const BEATS: u32 = 4;
 const PERIOD: Duration = Duration::from_millis(80);
 
 /// Starts the beats of the executor that this runs on. They end with it.
-pub(super) fn start() {
+pub(super) fn start(metrics: &Arc<ShardMetrics>) {
     for beat in 0..BEATS {
+        let metrics = metrics.clone();
         let first = PERIOD * (beat + 1) / BEATS;
         glommio::spawn_local(async move {
             glommio::timer::sleep(first).await;
             loop {
+                metrics.beat();
                 glommio::timer::sleep(PERIOD).await;
             }
         })

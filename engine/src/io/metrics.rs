@@ -33,9 +33,21 @@ macro_rules! metrics {
         #[repr(align(128))]
         pub struct ShardMetrics {
             $($name: AtomicU64,)*
+            beats: AtomicU64,
         }
 
         impl ShardMetrics {
+            /// The shard's executor moves.
+            pub fn beat(&self) {
+                self.beats.fetch_add(1, Ordering::Relaxed);
+            }
+
+            /// How often it has beaten: dozens of times a second.
+            #[must_use]
+            pub fn beats(&self) -> u64 {
+                self.beats.load(Ordering::Relaxed)
+            }
+
             /// Shows these to other threads.
             pub fn publish(&self, counters: &Counters) {
                 $(self.$name.store(counters.$name, Ordering::Relaxed);)*

@@ -280,7 +280,7 @@ struct Seat {
 
 impl Seat {
     async fn run(self) {
-        heartbeat::start();
+        heartbeat::start(&self.metrics);
         let (shard, started, stopped) = (self.recovered.shard, self.started.clone(), self.stopped.clone());
         match self.start().await {
             Ok(own) => {

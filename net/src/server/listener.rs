@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{FromRawFd as _, IntoRawFd as _};
+use std::os::fd::{FromRawFd as _, IntoRawFd as _, OwnedFd};
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -156,14 +156,22 @@ impl Replies for Server {
     }
 }
 
-/// A socket that other shards listen on as well. SO_REUSEADDR, which glommio's own leaves out, is for the next process: the kernel
+/// A socket bound to an address that others of this user may bind too: each shard listens on one. SO_REUSEADDR, which glommio's own leaves out, is for the next process: the kernel
 /// remembers for a minute each connection that this side closed first, and one that may not be shared would keep it from the port.
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+///
+/// # Errors
+/// The address cannot be had.
+pub fn shared_socket(address: SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     sockopt::set_socket_reuseport(&socket, true)?;
     bind(&socket, &address)?;
+    Ok(socket)
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = shared_socket(address)?;
     rustix::net::listen(&socket, BACKLOG)?;
     // SAFETY: it is a listening socket, and nobody else has it.
     Ok(unsafe { TcpListener::from_raw_fd(socket.into_raw_fd()) })

@@ -32,7 +32,7 @@ use std::time::Duration;
 use sealog_engine::types::ShardId;
 
 pub use self::handover::{HandoverPort, handover};
-pub use self::listener::Server;
+pub use self::listener::{Server, shared_socket};
 use crate::session::Handshake;
 
 /// How a shard serves its connections.

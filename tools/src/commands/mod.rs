@@ -51,9 +51,7 @@ impl Cli {
     /// Runs the command.
     pub(crate) fn run(self) -> Outcome {
         // A daemon begins its own, as its settings ask.
-        if !matches!(self.command, Command::Serve(_)) {
-            log::start_for_command();
-        }
+        let _log = (!matches!(self.command, Command::Serve(_))).then(log::start_for_command);
         match self.command {
             Command::Serve(serve) => serve.run(),
             Command::Config(config) => config.run(),

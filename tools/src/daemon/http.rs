@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! GET /health    200, or 503 and why: a supervisor restarts or replaces the node
-//! GET /ready     200, or 503 while it starts or stops: a balancer sends nobody
+//! GET /ready     200, or 503 while it stops: a balancer sends nobody. Before it is ready nobody answers
 //! GET /metrics   Prometheus text
 //! GET /status    everything as JSON
 //! ```

@@ -18,11 +18,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use sealog_engine::api::Replies;
 use sealog_engine::io::node::{Node, NodeConfig, NodeFacts, Serve, ShardContext, StartError};
-use sealog_net::server::{HandoverPort, Server, ServerSettings, handover};
+use sealog_net::server::{HandoverPort, Server, ServerSettings, handover, shared_socket};
 use sealog_net::session::{Handshake, NodeIdentity, SessionLimits};
 use serde::Serialize;
 
@@ -32,7 +31,7 @@ use super::health::{Facts, Health, Life};
 use super::http;
 use super::metrics::Shards;
 use super::signals::StopRequests;
-use super::supervisor::{self, Beats};
+use super::supervisor::{self, Watchdog};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::log::{self, DroppedLines};
 use crate::output::Format;
@@ -51,8 +50,6 @@ pub(crate) struct Surroundings {
     /// Where its HTTP port is.
     pub(crate) http: Option<SocketAddr>,
     pub(crate) dropped_lines: DroppedLines,
-    /// Where its shards beat, if a supervisor wants to know.
-    pub(crate) beats: Option<Beats>,
 }
 
 /// How long a port that is in use is asked for again, and how often.
@@ -71,12 +68,11 @@ pub(crate) fn run(settings: &Settings, format: Format) -> Outcome {
     raise_file_limit();
     let bound = http::bind(settings.http)
         .with_context(|| format!("cannot listen on {} for HTTP (node.http)", settings.http))?;
-    let beats = Beats::asked_for(settings.engine.shards);
-    let surroundings = Surroundings { http: Some(bound.address), dropped_lines: log.dropped(), beats: beats.clone() };
+    let surroundings = Surroundings { http: Some(bound.address), dropped_lines: log.dropped() };
     let running = start(settings, surroundings)?;
     stop.started();
     let http = http::serve(bound, running.health.clone())?;
-    let watchdog = beats.map(Beats::feed).transpose()?;
+    let watchdog = Watchdog::feed(running.health.shards.0.clone())?;
     format.print(&Ready(&running.health.facts))?;
     supervisor::ready(Ready(&running.health.facts).to_string().trim_end());
     tracing::info!(listen = %running.listen, data_dir = %settings.data_dir.display(), "ready");
@@ -148,7 +144,7 @@ pub(crate) fn start(settings: &Settings, surroundings: Surroundings) -> Result<R
         wake_latency_us: settings.wake_latency_us,
         record: None,
     };
-    let node = Node::start(&config, &serve_on(port.address, shards, surroundings.beats)).map_err(failure)?;
+    let node = Node::start(&config, &serve_on(port.address, shards)).map_err(failure)?;
     let facts = facts(node.facts(), dir, port.address, surroundings.http, shards);
     let health = Arc::new(Health::new(facts, Shards(node.metrics().to_vec()), surroundings.dropped_lines));
     health.set(Life::Ready);
@@ -174,13 +170,10 @@ impl Running {
 }
 
 /// What each shard runs to serve its connections.
-fn serve_on(listen: SocketAddr, shards: u16, beats: Option<Beats>) -> Serve {
+fn serve_on(listen: SocketAddr, shards: u16) -> Serve {
     let ports: Vec<Option<HandoverPort>> = handover(shards).into_iter().map(Some).collect();
     let ports = Mutex::new(ports);
     Arc::new(move |context: ShardContext| -> io::Result<Rc<dyn Replies>> {
-        if let Some(beats) = &beats {
-            glommio::spawn_local(beats.clone().beat(context.shard)).detach();
-        }
         let port = ports.lock().expect("no shard panics with it")[usize::from(context.shard.0)].take();
         let identity = NodeIdentity { cluster: context.cluster, node: context.node, shards: context.shards };
         let handshake = Handshake { identity, limits: SessionLimits::from(&context.config) };
@@ -217,16 +210,6 @@ fn bind_alone(wanted: SocketAddr) -> io::Result<TcpListener> {
             bound => return bound,
         }
     }
-}
-
-/// A socket bound to an address that others of this user may bind too.
-fn shared_socket(address: SocketAddr) -> io::Result<OwnedFd> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    sockopt::set_socket_reuseaddr(&socket, true)?;
-    sockopt::set_socket_reuseport(&socket, true)?;
-    bind(&socket, &address)?;
-    Ok(socket)
 }
 
 fn facts(node: &NodeFacts, dir: &Path, listen: SocketAddr, http: Option<SocketAddr>, shards: u16) -> Facts {

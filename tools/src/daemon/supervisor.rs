@@ -1,31 +1,18 @@
 //! What a supervisor (systemd's notify protocol) is told: ready, stopping, and now and then that every shard moves.
 //!
 //! ```text
-//! shard 0  ──beat──> counter 0 ──┐
-//! shard 1  ──beat──> counter 1 ──┼──> thread `watchdog`: all counted on since the last look?  yes: WATCHDOG=1
-//!   ..                           ┘                                                            no: nothing, and a line in the log
+//! shard 0  ──beat──> its metrics ──┐
+//! shard 1  ──beat──> its metrics ──┼──> thread `watchdog`: all counted on since the last look?  yes: WATCHDOG=1
+//!   ..                             ┘                                                            no: nothing, and a line in the log
 //! ```
-//! A beat is a task of the shard's own executor: one that is stuck, starved or spinning beats no more. **Invariant**: one shard that does
-//! not move starves the watchdog, whatever the others do; nothing is beaten or fed where no supervisor asks.
+//! **Invariant**: one shard that does not move starves the watchdog, whatever the others do; nothing is fed where no supervisor asks.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use sd_notify::NotifyState;
-use sealog_engine::types::ShardId;
-
-/// Beats in one time that the supervisor waits; a look takes half of it.
-const BEATS: u32 = 8;
-
-/// How often each shard has beaten.
-#[derive(Clone, Debug)]
-pub(crate) struct Beats {
-    counters: Arc<[AtomicU64]>,
-    interval: Duration,
-}
+use sealog_engine::io::metrics::ShardMetrics;
 
 /// Feeds the watchdog until it is dropped.
 #[derive(Debug)]
@@ -34,59 +21,37 @@ pub(crate) struct Watchdog {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Beats {
-    /// For so many shards, if a supervisor wants to know.
-    pub(crate) fn asked_for(shards: u16) -> Option<Self> {
-        let patience = sd_notify::watchdog_enabled()?;
-        Some(Self::new(shards, patience))
-    }
+fn beats(shards: &[Arc<ShardMetrics>]) -> Vec<u64> {
+    shards.iter().map(|shard| shard.beats()).collect()
+}
 
-    fn new(shards: u16, patience: Duration) -> Self {
-        Self { counters: (0..shards).map(|_| AtomicU64::new(0)).collect(), interval: patience / BEATS }
-    }
+/// The shards that have not beaten since.
+fn still(shards: &[Arc<ShardMetrics>], since: &[u64]) -> Vec<usize> {
+    let beats = beats(shards).into_iter().zip(since).enumerate();
+    beats.filter(|(_, (now, then))| now == *then).map(|(shard, _)| shard).collect()
+}
 
-    /// Beats for one shard, for ever; to be run by its executor.
-    pub(crate) async fn beat(self, shard: ShardId) {
-        loop {
-            self.counters[usize::from(shard.0)].fetch_add(1, Ordering::Relaxed);
-            glommio::timer::sleep(self.interval).await;
-        }
-    }
-
-    fn read(&self) -> Vec<u64> {
-        self.counters.iter().map(|counter| counter.load(Ordering::Relaxed)).collect()
-    }
-
-    /// The shards that have not beaten since.
-    fn still(&self, since: &[u64]) -> Vec<usize> {
-        self.read()
-            .iter()
-            .zip(since)
-            .enumerate()
-            .filter(|(_, (now, then))| now == then)
-            .map(|(shard, _)| shard)
-            .collect()
-    }
-
-    /// Begins to feed.
+impl Watchdog {
+    /// Begins to feed, if a supervisor wants to know. A look takes half of the time that it waits.
     ///
     /// # Errors
     /// No thread can be had.
-    pub(crate) fn feed(self) -> std::io::Result<Watchdog> {
+    pub(crate) fn feed(shards: Vec<Arc<ShardMetrics>>) -> std::io::Result<Option<Self>> {
+        let Some(patience) = sd_notify::watchdog_enabled() else { return Ok(None) };
         let (stop, stopped) = channel();
         let thread = thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
-            let mut since = self.read();
-            while stopped.recv_timeout(self.interval * (BEATS / 2)) == Err(RecvTimeoutError::Timeout) {
-                let still = self.still(&since);
+            let mut since = beats(&shards);
+            while stopped.recv_timeout(patience / 2) == Err(RecvTimeoutError::Timeout) {
+                let still = still(&shards, &since);
                 if still.is_empty() {
-                    since = self.read();
+                    since = beats(&shards);
                     tell(&[NotifyState::Watchdog]);
                 } else {
                     tracing::error!(shards = ?still, "shards do not move; the watchdog is not fed");
                 }
             }
         })?;
-        Ok(Watchdog { stop: Some(stop), thread: Some(thread) })
+        Ok(Some(Self { stop: Some(stop), thread: Some(thread) }))
     }
 }
 
@@ -121,14 +86,14 @@ mod tests {
 
     #[test]
     fn one_shard_that_stands_still_is_enough() {
-        let beats = Beats::new(3, Duration::from_secs(1));
-        let since = beats.read();
-        assert_eq!(beats.still(&since), [0, 1, 2]);
+        let shards: Vec<Arc<ShardMetrics>> = (0..3).map(|_| Arc::default()).collect();
+        let since = beats(&shards);
+        assert_eq!(still(&shards, &since), [0, 1, 2]);
         for moved in [0, 2] {
-            beats.counters[moved].fetch_add(1, Ordering::Relaxed);
+            shards[moved].beat();
         }
-        assert_eq!(beats.still(&since), [1]);
-        beats.counters[1].fetch_add(1, Ordering::Relaxed);
-        assert!(beats.still(&since).is_empty());
+        assert_eq!(still(&shards, &since), [1]);
+        shards[1].beat();
+        assert!(still(&shards, &since).is_empty());
     }
 }

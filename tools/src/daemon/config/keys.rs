@@ -171,7 +171,7 @@ pub(crate) const KEYS: &[Key] = &[
         variable: "SEALOG_NODE_CONNECTION_BYTES",
         flag: "connection-bytes",
         kind: Kind::Size,
-        help: "Bytes of produce requests that one connection may have unanswered.",
+        help: "Bytes of requests that one connection may have unanswered; at so many it is not read until one is answered.",
         set: |s, v| put(&mut s.engine.connection_bytes_max, parse_size(v)),
         get: |s| show_size(s.engine.connection_bytes_max),
     },
