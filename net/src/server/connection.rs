@@ -134,8 +134,7 @@ impl Connection {
     #[inline]
     pub(super) fn answer(&self, correlation: u64, append: impl FnOnce(&mut Vec<u8>)) {
         self.append(append);
-        self.unanswered.borrow_mut().answered(correlation);
-        if !self.unanswered.borrow().is_full() {
+        if self.unanswered.borrow_mut().answered(correlation) {
             self.resume();
         }
     }

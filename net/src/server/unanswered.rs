@@ -8,9 +8,6 @@
 
 use std::collections::VecDeque;
 
-/// Places kept when nothing is unanswered.
-const KEPT: usize = 1024;
-
 /// Requests without an answer.
 pub(super) struct Unanswered {
     /// Correlation id and bytes, in the order in which they came.
@@ -33,9 +30,10 @@ impl Unanswered {
         self.bytes += bytes;
     }
 
-    /// A request was answered.
+    /// A request was answered. Whether further ones are taken that were not before.
     #[inline]
-    pub(super) fn answered(&mut self, correlation: u64) {
+    pub(super) fn answered(&mut self, correlation: u64) -> bool {
+        let was_full = self.is_full();
         let is_it = |request: &(u64, u64)| request.0 == correlation;
         // What is refused at once was the last to come.
         let at = if self.requests.back().is_some_and(is_it) {
@@ -43,11 +41,9 @@ impl Unanswered {
         } else {
             self.requests.iter().position(is_it)
         };
-        let Some((_, bytes)) = at.and_then(|at| self.requests.remove(at)) else { return };
+        let Some((_, bytes)) = at.and_then(|at| self.requests.remove(at)) else { return false };
         self.bytes -= bytes;
-        if self.requests.is_empty() {
-            self.requests.shrink_to(KEPT);
-        }
+        was_full && !self.is_full()
     }
 
     /// Whether no further request is to be taken. One alone is always taken.
@@ -68,8 +64,9 @@ mod tests {
         assert!(!unanswered.is_full());
         unanswered.asked(2, 10);
         assert!(unanswered.is_full());
-        unanswered.answered(1);
-        assert!(!unanswered.is_full());
+        assert!(unanswered.answered(1) && !unanswered.is_full());
+        assert!(!unanswered.answered(0), "it was not full");
+        unanswered.asked(0, 10);
         unanswered.asked(3, 80);
         assert!(unanswered.is_full());
         unanswered.answered(7);
