@@ -20,7 +20,6 @@ use crate::types::{AlignedBuffer, Generation, Offset, RangeId, SegmentId};
 /// The journal's writing end.
 #[derive(Debug)]
 pub(super) struct Log {
-    seed: JournalSeed,
     ring: Ring,
     group: OpenGroup,
     bodies: Vec<Vec<u8>>,
@@ -53,11 +52,11 @@ pub(super) enum Written {
 impl Log {
     pub(super) fn new(seed: JournalSeed, ring: Ring) -> Self {
         let group = OpenGroup::new(seed, ring.geometry().group_bytes_max());
-        Self { seed, ring, group, bodies: Vec::new(), buffer: None, stage: Stage::Idle }
+        Self { ring, group, bodies: Vec::new(), buffer: None, stage: Stage::Idle }
     }
 
     pub(super) fn generation(&self) -> Generation {
-        self.seed.generation()
+        self.group.seed().generation()
     }
 
     /// Where the next group goes.
@@ -139,7 +138,7 @@ impl Log {
     fn prove(&mut self, commands: &mut Vec<Command>) {
         let slot = self.ring.slot(BLOCK as u64).expect("room was seen before the group was written");
         let mut buffer = self.buffer(BLOCK);
-        let closed = compose_empty(GroupKind::Normal, self.seed, slot, &mut buffer);
+        let closed = compose_empty(GroupKind::Normal, self.group.seed(), slot, &mut buffer);
         self.ring.take(slot, closed.length as u64, closed.digest);
         self.give(slot, buffer, closed.length, commands);
         self.stage = Stage::Proving;

@@ -296,7 +296,8 @@ impl ShardLoop {
         }
     }
 
-    /// From now on requests are refused; ends when nothing that was taken is unanswered, the clients have been told, and it is in segments.
+    /// From now on requests are refused; ends when nothing that was taken is unanswered, it is in segments, and the clients have taken their
+    /// goodbye: or have not for so long, as one whose hello never came.
     pub(super) async fn drain(&self) {
         self.stopping.set(true);
         self.idle().await;

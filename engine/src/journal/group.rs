@@ -39,8 +39,8 @@ pub struct OpenGroup {
     seed: JournalSeed,
     directory: Vec<DirectoryEntry>,
     body_bytes: usize,
-    /// Of the bodies so far.
-    sum: Option<u32>,
+    /// The checksum of the bodies so far.
+    sum: u32,
     bytes_max: usize,
 }
 
@@ -48,7 +48,13 @@ impl OpenGroup {
     /// Closes at `bytes_max` bytes, one entry alone excepted (`Geometry::group_bytes_max`).
     #[must_use]
     pub fn new(seed: JournalSeed, bytes_max: usize) -> Self {
-        Self { seed, directory: Vec::new(), body_bytes: 0, sum: None, bytes_max }
+        Self { seed, directory: Vec::new(), body_bytes: 0, sum: seed.body_checksum(None, &[]), bytes_max }
+    }
+
+    /// The seed of the journal that it is for.
+    #[must_use]
+    pub fn seed(&self) -> JournalSeed {
+        self.seed
     }
 
     /// Whether it has no entry.
@@ -90,9 +96,7 @@ impl OpenGroup {
         let bytes = entry.bytes() as usize;
         assert_eq!(bytes, body.len(), "a body is as long as its entry says");
         assert!(self.fits(bytes), "a full group takes no entry");
-        if !body.is_empty() {
-            self.sum = Some(self.seed.body_checksum(self.sum, body));
-        }
+        self.sum = self.seed.body_checksum(Some(self.sum), body);
         let body_offset = u32::try_from(self.body_bytes).expect("a group is far below 4 GiB");
         self.directory.push(entry.at(body_offset));
         self.body_bytes += bytes;
@@ -111,8 +115,7 @@ impl OpenGroup {
             let part = &mut body[entry.body_offset() as usize..][..entry.bytes() as usize];
             fill(index, part);
         }
-        let body_checksum = self.sum.unwrap_or_else(|| self.seed.body_checksum(None, &[]));
-        debug_assert_eq!(body_checksum, self.seed.body_checksum(None, body), "a body changed after it was added");
+        debug_assert_eq!(self.sum, self.seed.body_checksum(None, body), "a body changed after it was added");
         // The memory is reused: what an earlier group left must not lie between the body and the repetition.
         rest.fill(0);
         let to_u32 = |bytes: usize| u32::try_from(bytes).expect("a group is far below 4 GiB");
@@ -124,7 +127,7 @@ impl OpenGroup {
             body_bytes: to_u32(self.body_bytes),
             entries: to_u32(self.directory.len()),
             previous: slot.previous,
-            body_checksum,
+            body_checksum: self.sum,
         };
         let digest = write_fronts(out, self.seed, &header, &self.directory);
         ClosedGroup { slot, kind: header.kind, length: layout.length, digest }
@@ -134,7 +137,7 @@ impl OpenGroup {
     pub fn clear(&mut self) {
         self.directory.clear();
         self.body_bytes = 0;
-        self.sum = None;
+        self.sum = self.seed.body_checksum(None, &[]);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The shard's journal at work: composes the next group when the last one is durable, and tells what became durable with it.
+//! The shard's journal at work: gathers the next group while one is written, hands it out when that is durable, and tells what became durable with it.
 //!
 //! ```text
 //!  device:  |--- group n ---|--- group n+1 ---|       handed out first, then those of group n are answered
@@ -27,7 +27,6 @@ use crate::types::{AlignedBuffer, Epoch, Now, Offset};
 pub(super) struct Groups {
     pub(super) queue: Queue,
     pub(super) ring: Ring,
-    seed: JournalSeed,
     /// Gathers what waits, up to a full group.
     open: OpenGroup,
     /// Its entries, and the bodies of those that are descriptors.
@@ -63,7 +62,6 @@ impl Groups {
         let seed = JournalSeed::new(recovered.generation, recovered.shard);
         Self {
             queue: Queue::default(),
-            seed,
             open: OpenGroup::new(seed, ring.geometry().group_bytes_max()),
             open_entries: Vec::new(),
             notes: Vec::new(),
@@ -135,7 +133,7 @@ impl Shard {
         self.note_cut();
     }
 
-    /// Takes entries from the queue while they fit one group; one always does.
+    /// Takes entries from the queue while they fit the open group; into an empty one, one always does.
     fn fill_group(&mut self) {
         let (groups, tails) = (&mut self.groups, &self.tails);
         while let Some(next) = groups.queue.front() {
@@ -154,10 +152,11 @@ impl Shard {
                 }
             };
             let (entry, note) = groups.queue.pop().expect("it was looked at");
-            match (entry.body, &note) {
-                (Body::Entry { tail, placed }, _) => groups.open.add(line, entry_of(tails, tail, placed)),
-                (Body::Note | Body::Nothing, note) => groups.open.add(line, note.as_deref().unwrap_or_default()),
-            }
+            let body = match entry.body {
+                Body::Entry { tail, placed } => entry_of(tails, tail, placed),
+                Body::Note | Body::Nothing => note.as_deref().unwrap_or_default(),
+            };
+            groups.open.add(line, body);
             groups.open_entries.push(entry);
             groups.notes.extend(note);
         }
@@ -200,7 +199,7 @@ impl Shard {
         // Without room for it the last group stays unproved until the next one.
         let Some(place) = groups.ring.slot(BLOCK as u64) else { return };
         let mut buffer = groups.buffer.take().expect("the last group has come back");
-        let closed = compose_empty(GroupKind::Marker, groups.seed, place, &mut buffer);
+        let closed = compose_empty(GroupKind::Marker, groups.open.seed(), place, &mut buffer);
         groups.under_way = Some(UnderWay { marker: true });
         self.counters.markers += 1;
         let (file, position) = groups.ring.geometry().locate(place.position);

@@ -8,7 +8,7 @@
 //! way: so a valid group proves that every earlier one was durable.
 //!
 //! Invariants: entries leave in the order in which they came; the bodies of queued entries stay in their segments' memory, or in
-//! `notes`, until their group has been composed.
+//! `notes`, until they join the group that is being gathered.
 
 use std::collections::VecDeque;
 
