@@ -86,8 +86,9 @@ pub fn calibrate(dir: &Path, setting: SyncSetting, cpus: &[usize]) -> Result<Cal
     Ok(Calibration { chosen, measured })
 }
 
-/// The way with the lowest p99, of equals the one with the lower p50.
-fn choose(measured: &[Measured]) -> Option<SyncWay> {
+/// The way with the lowest p99, of equals the one with the lower p50. `None` if nothing was measured.
+#[must_use]
+pub fn choose(measured: &[Measured]) -> Option<SyncWay> {
     Some(measured.iter().min_by_key(|measured| (measured.p99_ns, measured.p50_ns))?.way)
 }
 

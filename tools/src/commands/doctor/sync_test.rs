@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use sealog_engine::io::calibrate::{CANDIDATES, SyncSetting};
+use sealog_engine::io::calibrate::{self, CANDIDATES, SyncSetting};
 use sealog_engine::io::device::{self, WriteCache};
 use sealog_engine::io::floor::{FloorError, Load, Measurement, Method, Scratch, Until, quantile};
 use sealog_engine::io::{cpu, journal_writer::SyncWay};
@@ -97,13 +97,15 @@ fn per(flushes: u64, writes: usize) -> f64 {
     (flushes as f64 / (writes.max(1) as f64) * 100.0).round() / 100.0
 }
 
-/// The candidate with the lowest p99, of equals the one with the lower p50.
+/// What a node chooses by these figures.
 fn auto(methods: &[Measured]) -> SyncWay {
-    let of = |way: &SyncWay| {
-        let measured = methods.iter().find(|measured| measured.by == Method::Journal(*way));
-        measured.map_or((u64::MAX, u64::MAX), |measured| (measured.p99_ns, measured.p50_ns))
+    let of = |way| {
+        let measured = methods.iter().find(|measured| measured.by == Method::Journal(way))?;
+        let Measured { writes, p50_ns, p99_ns, .. } = *measured;
+        Some(calibrate::Measured { way, writes, p50_ns, p99_ns })
     };
-    CANDIDATES.into_iter().min_by_key(of).expect("there are candidates")
+    let measured: Vec<_> = CANDIDATES.into_iter().filter_map(of).collect();
+    calibrate::choose(&measured).expect("every way was measured")
 }
 
 impl SyncTest {
