@@ -13,14 +13,13 @@ use sealog_engine::api::Refusal;
 use sealog_engine::api::port::{Replies, ShardService};
 use sealog_engine::api::request::{ControlRequest, ReplyTo, Request, ShardRequest};
 use sealog_engine::api::response::{Response, Route, Stored, TopicView};
+use sealog_engine::format::batch::BatchRef;
 use sealog_engine::types::{ClusterId, Epoch, KeySpan, NodeId, ProducerEpoch, ProducerId, RangeId, ShardId, TopicId};
 use sealog_net::server::{Server, ServerSettings};
 use sealog_net::session::{Handshake, NodeIdentity, SessionLimits};
 
 /// Bytes of the largest batch that is taken.
 const BATCH_BYTES_MAX: u32 = 16 << 20;
-/// Where a batch says how many records it has.
-const RECORDS_AT: usize = 40;
 /// Memory of the server's executor.
 const IO_MEMORY_BYTES: usize = 1 << 20;
 
@@ -135,9 +134,7 @@ impl ShardService for Null {
 
 /// As the batch says of itself; nothing else of it is looked at.
 fn record_count(batch: &[u8]) -> u32 {
-    batch
-        .first_chunk::<{ RECORDS_AT + 4 }>()
-        .map_or(0, |head| u32::from_le_bytes(head[RECORDS_AT..].try_into().expect("4 bytes")))
+    BatchRef::trust(batch).map_or(0, BatchRef::record_count)
 }
 
 fn topic() -> TopicView {

@@ -14,7 +14,7 @@ use crate::load::reader::{self, Caught, Delivered};
 use crate::load::recorder::Recorder;
 use crate::load::samples::Span;
 use crate::load::settings::{Pace, Settings};
-use crate::report::summary::{Phase, Report};
+use crate::report::summary::{Percentile, Phase, Report};
 use crate::run::{RunError, Target};
 
 /// Records in flight while a topic is filled.
@@ -111,7 +111,7 @@ impl Target {
             over.store(true, Ordering::Relaxed);
             let delivered = reader.join().expect("the reader does not panic")?;
             let (load, _, window) = loaded.ok_or(VerifyError::Stalled(patience))??;
-            let delivery = delivery_phase(&load, &delivered, window);
+            let delivery = delivery_phase(&load, &delivered, window, settings);
             Ok([load, delivery])
         })
     }
@@ -196,7 +196,7 @@ fn records_expected(settings: &Settings) -> usize {
 
 /// The phase of the deliveries of the records that were meant to be sent in the measured time.
 #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-fn delivery_phase(load: &Phase, delivered: &[Delivered], window: Span) -> Phase {
+fn delivery_phase(load: &Phase, delivered: &[Delivered], window: Span, settings: &Settings) -> Phase {
     let begin_us = reader::wrapped_us(window.begin_ns);
     let long_us = (window.end_ns - window.begin_ns) / 1_000;
     let mut times = Recorder::default();
@@ -207,7 +207,10 @@ fn delivery_phase(load: &Phase, delivered: &[Delivered], window: Span) -> Phase 
     }
     let rate = times.len() as f64 / load.seconds.max(f64::MIN_POSITIVE);
     let mut phase = Phase::new("delivery", load.seconds, load.offered_rate, rate, &times);
+    phase.percentiles = settings.percentiles.iter().map(|percent| Percentile::of(*percent, &times)).collect();
     phase.records = times.len();
+    // Not delivered while the reader listened, without room in its list, or told as a gap: among the slowest, so never in silence.
+    phase.errors.unknown = load.records.saturating_sub(phase.records);
     phase.bytes = load.bytes.checked_div(load.records).unwrap_or(0) * times.len();
     phase
 }
@@ -223,7 +226,11 @@ mod tests {
         let window = Span { begin_ns, end_ns: begin_ns + 1_000_000 };
         let at = |us: u32| Delivered { intended_us: us, took_us: 500 };
         let delivered = [at(u32::MAX - 11), at(u32::MAX - 10), at(5), at(988), at(989)];
-        let phase = delivery_phase(&load, &delivered, window);
+        let mut load = load;
+        load.records = 5;
+        let settings = Settings { percentiles: vec![99.5], ..Settings::default() };
+        let phase = delivery_phase(&load, &delivered, window, &settings);
         assert_eq!((phase.records, phase.response.max_us.map(f64::round)), (3, Some(500.0)));
+        assert_eq!((phase.errors.unknown, phase.percentiles.len()), (2, 1), "what was not delivered is told");
     }
 }

@@ -323,10 +323,12 @@ impl Surroundings<'_> {
 fn judge_all(target: &Target, ledgers: &[Ledger], timeout_ms: u32) -> Result<Verification, RunError> {
     let mut found = Verification::default();
     for ledger in ledgers {
-        found.add(&judge(target, ledger, timeout_ms)?);
-    }
-    if ledgers.len() > 1 {
-        found.foreign = 0;
+        let last = judge(target, ledger, timeout_ms)?;
+        // Each reading meets all gaps.
+        found.gaps.clear();
+        found.add(&last);
+        let of_others = (found.read + found.damaged) - (last.read + last.damaged);
+        found.foreign = last.foreign.saturating_sub(of_others);
     }
     Ok(found)
 }

@@ -132,11 +132,11 @@ pub fn sweep(
                 saturated: phase.saturated,
                 kept: holds,
             });
-            // A sweep that finds nothing shows its first load.
-            match &best {
-                _ if holds => holding = Some(phase),
-                None => best = Some(phase),
-                Some(_) => {}
+            // A sweep that finds nothing shows the first load that missed.
+            if holds {
+                holding = Some(phase);
+            } else if best.is_none() {
+                best = Some(phase);
             }
         }
         if stop.load(Ordering::Relaxed) {

@@ -34,12 +34,6 @@ fn get(address: SocketAddr, path: &str) -> io::Result<String> {
     }
 }
 
-/// A counter summed over all shards; 0 if the status has none.
-#[must_use]
-pub fn sum(status: &Value, counter: &str) -> u64 {
-    shards(status).filter_map(|shard| shard[counter].as_u64()).sum()
-}
-
 /// The counters of each shard.
 pub(super) fn shards(status: &Value) -> impl Iterator<Item = &Value> {
     status["counters"].as_array().into_iter().flatten()
@@ -52,12 +46,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn a_counter_is_summed_over_shards() {
-        let two = json!({"counters": [{"groups": 3}, {"groups": 4}]});
-        assert_eq!((sum(&two, "groups"), sum(&two, "none"), sum(&Value::Null, "groups")), (7, 0, 0));
-    }
 
     #[test]
     fn a_page_is_its_body_and_only_with_status_200() {

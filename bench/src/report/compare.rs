@@ -55,7 +55,10 @@ impl Comparison {
         for (whose, report) in [("the baseline", baseline), ("the run", run)] {
             differences.extend(report.flaw().map(|flaw| format!("{whose} is not a measurement: {flaw}")));
         }
-        let machine = |report: &Report| (report.host.cpu.clone(), report.host.cpus, report.host.kernel.clone());
+        let machine = |report: &Report| {
+            let host = &report.host;
+            (host.cpu.clone(), host.cpus, host.kernel.clone(), host.wake_latency_us)
+        };
         if machine(baseline) != machine(run) {
             differences.push("they were made on different machines, or on a changed one".to_owned());
         }

@@ -3,11 +3,11 @@
 
 use serde::Serialize;
 
-use super::summary::{Host, Quantiles, Ratios, Report};
+use super::summary::{Disturbance, Host, Quantiles, Ratios, Report};
 use crate::load::settings::Settings;
 
 /// Version of a line.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// One run in short.
 #[derive(Clone, Debug, Serialize)]
@@ -31,6 +31,7 @@ struct PhaseLine<'a> {
     achieved_rate: f64,
     response: &'a Quantiles,
     ratios: &'a Option<Ratios>,
+    disturbance: &'a Option<Disturbance>,
 }
 
 impl<'a> Line<'a> {
@@ -53,6 +54,7 @@ impl<'a> Line<'a> {
                     achieved_rate: phase.achieved_rate,
                     response: &phase.response,
                     ratios: &phase.ratios,
+                    disturbance: &phase.disturbance,
                 })
                 .collect(),
             floor_p50_us: floor.and_then(|sum| sum.p50_us),

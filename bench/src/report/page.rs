@@ -1,4 +1,4 @@
-//! `report.html`: one file with everything in it, that asks for nothing over the network.
+//! `report.html`: the figures and charts in one file, that asks for nothing over the network.
 //!
 //! ```text
 //! page.html   /*{data}*/  /*{uplot.js}*/ …        places

@@ -150,12 +150,15 @@ impl LoadArgs {
 
     /// Writes and prints a report, and judges it.
     pub(super) fn finish(&self, report: &Report, objectives: &Objectives, stop: &AtomicBool) -> Outcome {
-        save(report, self.out.as_deref(), self.history.as_deref())?;
+        let stopped = stop.load(Ordering::Relaxed);
+        // A load that was interrupted is no measurement: the history has none of it.
+        let history = self.history.as_deref().filter(|_| !stopped);
+        save(report, self.out.as_deref(), history)?;
         self.format.print(&Printed(report))?;
-        Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { exit_of(report, objectives) })
+        Ok(if stopped { Exit::Interrupted } else { exit_of(report, objectives) })
     }
 
-    /// Prints a comparison with an earlier run, if one is given.
+    /// Whom to print for.
     pub(super) fn format(&self) -> Format {
         self.format
     }
