@@ -2,15 +2,15 @@
 
 mod daemon;
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use daemon::{Daemon, contents, folder, sealog, steady_address, text};
+use daemon::{Daemon, contents, folder, greeted, nothing_is_wrong, sealog, steady_address, text};
 use sealog_engine::format::checksum::checksum;
-use sealog_net::wire::{Bye, ByeReason, Decoded, Hello, Kind, decode};
+use sealog_net::wire::{Bye, ByeReason, Decoded, decode};
 
 #[test]
 fn a_stopped_daemon_ends_with_0_and_gives_everything_back_when_it_is_started_again() {
@@ -69,12 +69,12 @@ fn after_each_kill_every_acknowledged_record_reads_back_once_and_in_order() {
     }
 }
 
-#[test]
-fn a_load_that_outlives_a_kill_goes_on_and_nothing_is_lost_or_twice() {
+/// The errors of a load whose node ends by `end` and is started again: its connection broke, and nothing is wrong with what it reads back.
+fn outlived(end: impl FnOnce(Daemon)) -> Option<serde_json::Value> {
     let dir = folder();
     let data = dir.path().join("data");
     let listen = steady_address();
-    let Some(first) = Daemon::start(&data, &["--listen", &listen]) else { return };
+    let first = Daemon::start(&data, &["--listen", &listen])?;
     let load = first
         .command(&["bench", "produce", "--rate", "2000", "--keys", "64", "--ranges", "2", "--duration", "8s"])
         .args(["--warmup", "0s", "--no-floor", "--timeout", "60s", "--verify", "--format", "json"])
@@ -82,44 +82,27 @@ fn a_load_that_outlives_a_kill_goes_on_and_nothing_is_lost_or_twice() {
         .spawn()
         .expect("runs");
     std::thread::sleep(Duration::from_secs(2));
-    first.kill();
-    let second = Daemon::start(&data, &["--listen", &listen]).expect("it starts on what was left");
-    let ended = load.wait_with_output().expect("an end");
-    let report: serde_json::Value = serde_json::from_slice(&ended.stdout).expect("a report");
-    let found = &report["verification"];
-    assert!(report["phases"][0]["errors"]["disconnects"].as_u64() > Some(0), "{report}");
-    for kind in ["lost", "duplicated", "reordered", "damaged", "unexpected"] {
-        assert_eq!(found[kind], 0, "{found}");
-    }
-    assert!(found["acknowledged"].as_u64() > Some(1_000), "{found}");
-    drop(second);
-}
-
-#[test]
-fn a_load_that_outlives_a_restart_in_order_sees_no_error_at_all() {
-    let dir = folder();
-    let data = dir.path().join("data");
-    let Some(first) = Daemon::start(&data, &[]) else { return };
-    let listen = first.listen.clone();
-    let load = first
-        .command(&["bench", "produce", "--rate", "2000", "--keys", "64", "--ranges", "2", "--duration", "8s"])
-        .args(["--warmup", "0s", "--no-floor", "--timeout", "60s", "--verify", "--format", "json"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("runs");
-    std::thread::sleep(Duration::from_secs(2));
-    assert_eq!(first.stop().code(), Some(0));
+    end(first);
     let second = Daemon::start(&data, &["--listen", &listen]).expect("it starts on what was left");
     let ended = load.wait_with_output().expect("an end");
     let report: serde_json::Value = serde_json::from_slice(&ended.stdout).expect("a report");
     let (errors, found) = (&report["phases"][0]["errors"], &report["verification"]);
     assert!(errors["disconnects"].as_u64() > Some(0), "{report}");
-    assert_eq!((errors["not_stored"].as_u64(), errors["unknown"].as_u64()), (Some(0), Some(0)), "{errors}");
-    for kind in ["lost", "duplicated", "reordered", "damaged", "unexpected"] {
-        assert_eq!(found[kind], 0, "{found}");
-    }
+    nothing_is_wrong(found);
     assert!(found["acknowledged"].as_u64() > Some(1_000), "{found}");
     drop(second);
+    Some(errors.clone())
+}
+
+#[test]
+fn a_load_that_outlives_a_kill_goes_on_and_nothing_is_lost_or_twice() {
+    outlived(Daemon::kill);
+}
+
+#[test]
+fn a_load_that_outlives_a_restart_in_order_sees_no_error_at_all() {
+    let Some(errors) = outlived(|daemon| assert_eq!(daemon.stop().code(), Some(0))) else { return };
+    assert_eq!((errors["not_stored"].as_u64(), errors["unknown"].as_u64()), (Some(0), Some(0)), "{errors}");
 }
 
 #[test]
@@ -135,25 +118,6 @@ fn a_daemon_that_stops_says_goodbye_to_its_clients() {
         assert_eq!(Bye::read(&frame).expect("a bye").reason, ByeReason::Stopping.number());
         assert_eq!(length, told.len(), "nothing follows a bye");
     }
-}
-
-/// A connection whose hello was answered.
-fn greeted(address: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(address).expect("a connection");
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
-    let mut hello = Vec::new();
-    let client = "test".to_owned();
-    Hello { version_min: 1, version_max: 1, features: 0, cluster: None, shard: None, client, authentication: vec![] }
-        .append(&mut hello, 0);
-    stream.write_all(&hello).expect("written");
-    let mut told = vec![0; 32];
-    stream.read_exact(&mut told).expect("a header");
-    let Ok(Decoded::Partial { needed }) = decode(&told, 1 << 16) else { panic!("no welcome: {told:02x?}") };
-    told.resize(needed, 0);
-    stream.read_exact(&mut told[32..]).expect("a frame");
-    let Ok(Decoded::Frame { frame, .. }) = decode(&told, 1 << 16) else { panic!("no welcome: {told:02x?}") };
-    assert_eq!(frame.kind, Kind::Welcome.number());
-    stream
 }
 
 #[test]

@@ -7,12 +7,11 @@ mod daemon;
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::io::Write as _;
 use std::process::Stdio;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use daemon::{Daemon, folder, text};
+use daemon::{Daemon, folder, skipped, text};
 use serde_json::{Value, json};
 
 /// The records of a topic by key, each in its order, as lines of JSON.
@@ -41,7 +40,7 @@ fn copy(daemon: &Daemon, from: &str, to: &str) {
 #[test]
 fn a_real_text_comes_back_record_by_record_from_a_copy_of_its_topic_as_text_and_as_bytes() {
     let Some(path) = std::env::var_os("ROUND_TRIP_FILE") else {
-        writeln!(std::io::stderr(), "SKIPPED: ROUND_TRIP_FILE names no text of 100,000 lines").expect("standard error");
+        skipped("ROUND_TRIP_FILE names no text of 100,000 lines");
         return;
     };
     let content = std::fs::read(&path).expect("the text can be read");

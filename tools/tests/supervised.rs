@@ -2,12 +2,11 @@
 
 mod daemon;
 
-use std::io::Write as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use daemon::{Daemon, folder, sealog, text};
+use daemon::{Daemon, folder, sealog, skipped, text};
 
 /// A stand-in for the supervisor's end.
 struct Supervisor(UnixDatagram);
@@ -118,7 +117,7 @@ fn one_shard_that_does_not_move_is_enough_for_no_sign_of_life() {
     supervisor.hear_until("WATCHDOG=1");
     let last = if cores > 1 { 1 } else { 0 };
     let Some(held) = Held::hold(thread_of_shard(daemon.pid(), last)) else {
-        writeln!(std::io::stderr(), "SKIPPED: a thread of a child may not be stopped here").expect("standard error");
+        skipped("a thread of a child may not be stopped here");
         return;
     };
     // What it did before it was held may still be told, once.
@@ -151,7 +150,7 @@ fn the_unit_is_one_that_systemd_takes_and_its_settings_are_good() {
         .expect("written");
     let verified = std::process::Command::new("systemd-analyze").arg("verify").arg("--man=no").arg(&copy).output();
     let Ok(verified) = verified else {
-        writeln!(std::io::stderr(), "SKIPPED: no systemd-analyze here").expect("standard error");
+        skipped("no systemd-analyze here");
         return;
     };
     let told = text(&verified.stderr);

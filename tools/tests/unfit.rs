@@ -2,11 +2,10 @@
 
 mod daemon;
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use daemon::{Daemon, folder, sealog, text};
+use daemon::{Daemon, folder, sealog, skipped, text};
 
 const PORTS: [&str; 4] = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
 
@@ -66,15 +65,12 @@ fn a_directory_of_somebody_else_is_told_with_69() {
     mode(0o555);
     if std::fs::write(dir.path().join("mine"), "").is_ok() {
         // Root may write everywhere; somebody who may not must be able to reach the binary.
-        let unprivileged = "command -v setpriv >/dev/null";
         let reachable = Command::new("setpriv")
             .args(["--reuid=65534", "--regid=65534", "--clear-groups", "test", "-x"])
             .arg(sealog().get_program())
             .status();
         if !reachable.is_ok_and(|status| status.success()) {
-            writeln!(std::io::stderr(), "SKIPPED: run by root, and nobody else can run the binary ({unprivileged})")
-                .expect("standard error");
-            return;
+            return skipped("run by root, and nobody else can run the binary by setpriv");
         }
         let serve = serve(dir.path());
         let mut command = Command::new("setpriv");
@@ -112,7 +108,7 @@ fn a_port_in_use_names_the_port_and_its_setting() {
         command.args(["serve", flag, &address, other, "127.0.0.1:0", "--data-dir"]).arg(dir.path());
         let (code, told) = refused(&mut command);
         if code == Some(69) {
-            writeln!(std::io::stderr(), "SKIPPED: this host cannot run a node: {told}").expect("standard error");
+            skipped(format!("this host cannot run a node: {told}"));
             return;
         }
         assert_eq!(code, Some(1), "{told}");
@@ -131,12 +127,12 @@ fn too_little_memory_that_may_be_locked_is_told_with_69_and_where_to_raise_it() 
 #[test]
 fn a_directory_in_memory_is_told_with_69() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
-        writeln!(std::io::stderr(), "SKIPPED: no /dev/shm here").expect("standard error");
+        skipped("no /dev/shm here");
         return;
     };
     let (code, told) = refused(&mut serve(dir.path()));
     if !told.contains("tmpfs") {
-        writeln!(std::io::stderr(), "SKIPPED: /dev/shm is no tmpfs here: {told}").expect("standard error");
+        skipped(format!("/dev/shm is no tmpfs here: {told}"));
         return;
     }
     assert_eq!(code, Some(69));
@@ -151,8 +147,7 @@ fn a_file_system_without_direct_io_is_told_with_69() {
     let mount = format!("mount -t ramfs none '{}'", dir.path().display());
     let can = Command::new("unshare").args(["--mount", "sh", "-c", &mount]).output();
     if !can.is_ok_and(|output| output.status.success()) {
-        writeln!(std::io::stderr(), "SKIPPED: only root may mount a file system without direct I/O")
-            .expect("standard error");
+        skipped("only root may mount a file system without direct I/O");
         return;
     }
     let serve = serve_behind(&mount, dir.path());
@@ -191,12 +186,13 @@ fn the_doctor_says_of_an_unfit_host_what_serve_says_and_of_a_fit_one_everything(
 #[test]
 fn the_doctor_measures_every_way_to_sync() {
     let dir = folder();
+    let doctor = sealog().args(["doctor", "--data-dir"]).arg(dir.path()).output().expect("runs");
+    if doctor.status.code() == Some(69) {
+        return skipped("this host is not fit");
+    }
     let output =
         sealog().args(["doctor", "--iotest", "--format", "json", "--data-dir"]).arg(dir.path()).output().expect("runs");
-    if output.status.code() == Some(69) {
-        writeln!(std::io::stderr(), "SKIPPED: this host is not fit: {}", text(&output.stdout)).expect("standard error");
-        return;
-    }
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let methods = report["sync"]["methods"].as_array().expect("a list");
     let names: Vec<_> = methods.iter().map(|method| method["method"].as_str().expect("a text")).collect();

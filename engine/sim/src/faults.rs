@@ -100,7 +100,7 @@ impl Fault {
     #[must_use]
     pub fn mode(self) -> Mode {
         match self {
-            // A shard does not yet go on by itself when space returns: until then it is a failed write like any other.
+            // A shard does not go on by itself when space returns: it is a failed write like any other.
             Self::FullDisk | Self::BitRot | Self::UnreadableBlock | Self::FailedSync | Self::FailedWrite => {
                 Mode::Beyond
             }

@@ -7,7 +7,7 @@
 //! target/mutants/build                its target folder
 //! ```
 //! A patch whose first lines have a line `Seeds: beyond` breaks what is promised of a damaged disk: its seeds are all of those faults.
-//! A mutant that no seed of the first [`SEEDS`] finds fails the proof, and so does a patch that no longer applies.
+//! A mutant that no seed of the first [`SEEDS`] finds fails the proof, and so does a patch that does not apply.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

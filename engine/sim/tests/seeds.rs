@@ -35,9 +35,9 @@ fn some_seeds_keep_every_promise() {
     }
 }
 
-/// Seeds that once failed, in full. What they found has tests of its own: a change of the clients or of the draws leads them elsewhere.
+/// With the options of a run by hand.
 #[test]
-fn seeds_that_once_failed_keep_every_promise() {
+fn seeds_in_full_length_keep_every_promise() {
     for seed in [345, 1_796_081_005_000_500] {
         let report = run(seed, &Options::default());
         assert!(report.violation.is_none(), "seed {seed}: {:?}", report.violation);

@@ -17,6 +17,8 @@ pub mod shard;
 mod tail;
 
 #[cfg(test)]
+mod samples;
+#[cfg(test)]
 mod tests;
 
 pub use shard::Shard;

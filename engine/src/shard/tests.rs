@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::command::{Command, FileOperation};
 use super::event::{Event, Failed, FileResult};
 use super::open::RecoveredShard;
+use super::samples;
 use super::shard::Shard;
 use crate::api::config::EngineConfig;
 use crate::api::error::Refusal;
@@ -14,11 +15,11 @@ use crate::api::response::{Fetched, Gap, GapCause, Response, Stored};
 use crate::format::batch::{BatchBuilder, ReaderBatches, Stamp};
 use crate::format::record::RecordKey;
 use crate::journal::{Geometry, Ring};
-use crate::replica::message::{RangeView, SealedSegment, SegmentOpen, Span, ToController, ToReplica};
+use crate::replica::message::{SealedSegment, SegmentOpen, Span, ToController, ToReplica};
 use crate::segment::catalog::{Catalog, ChainId, Contents, SegmentState};
 use crate::types::{
-    AlignedBuffer, Epoch, Generation, KeySpan, NodeId, Now, Offset, ProcessLife, ProducerEpoch, ProducerId, RangeId,
-    Run, SegmentId, Sequence, ShardId, TopicId,
+    AlignedBuffer, Epoch, Generation, Now, Offset, ProducerEpoch, ProducerId, RangeId, Run, SegmentId, Sequence,
+    ShardId, TopicId,
 };
 
 const RANGE: RangeId = RangeId(1);
@@ -114,35 +115,13 @@ impl Rig {
 
     fn open(&mut self, base: Option<Offset>) -> SegmentOpen {
         self.next_segment += 1;
-        SegmentOpen {
-            segment: SegmentId(self.next_segment),
-            base,
-            epoch: Epoch(1),
-            seed: self.next_segment * 77,
-            predecessor: None,
-            primary: NodeId(1),
-            life: ProcessLife(1),
-            replicas: 1,
-            quorum: 1,
-            batch_bytes_max: 64 << 10,
-            retention_ms: 0,
-        }
+        samples::open(self.next_segment, base, self.next_segment * 77)
     }
 
     fn controller(&mut self, message: ToController) {
         match message {
             ToController::Ready { .. } => {
-                let view = RangeView {
-                    topic: TopicId(1),
-                    range: RANGE,
-                    span: KeySpan::ALL,
-                    epoch: Epoch(1),
-                    trimmed: Offset(0),
-                    end: Offset(0),
-                    sealed: Vec::new(),
-                    open: Vec::new(),
-                    successors: None,
-                };
+                let view = samples::view(TopicId(1), RANGE, Offset(0), Vec::new(), Vec::new());
                 self.give(Event::Message(ToReplica::Adopt(view)));
             }
             ToController::NeedOpen { range } => {

@@ -190,25 +190,21 @@ fn check_one(dir: &Path, image: &Image, history: &History, path: &Path, draw: &m
     found
 }
 
-/// Not a test by itself: one process of cuts.
-#[test]
-#[ignore = "started by the tests below, with its task in the environment"]
-fn a_batch_of_cuts() {
-    let Ok(recording) = std::env::var("SEALOG_CUT_RECORDING") else { return };
-    let batch = Batch {
-        recording: recording.into(),
-        dir: std::env::var("SEALOG_CUT_DIR").expect("set with the rest").into(),
+/// The task of this process, if it is one of cuts.
+fn task() -> Option<Batch> {
+    Some(Batch {
+        recording: std::env::var_os("SEALOG_CUT_RECORDING")?.into(),
+        dir: std::env::var_os("SEALOG_CUT_DIR").expect("set with the rest").into(),
         seed: number("SEALOG_CUT_SEED", 0),
         cuts: number("SEALOG_CUT_POINTS", 0),
         lie: Lie::parse(&std::env::var("SEALOG_CUT_LIE").expect("set with the rest")),
-    };
-    println!("{}", run(&batch).line());
+    })
 }
 
-/// Makes the cuts of a batch in a process of its own.
+/// Makes the cuts of a batch in a process of its own: the test below once more, with its task in the environment.
 fn spawn(batch: &Batch, summary: &mut Summary) {
     let output = Command::new(std::env::current_exe().expect("this test"))
-        .args(["--exact", "a_batch_of_cuts", "--ignored", "--nocapture"])
+        .args(["--exact", "what_was_acknowledged_is_there_after_a_power_cut_at_any_moment", "--nocapture"])
         .env("SEALOG_CUT_RECORDING", &batch.recording)
         .env("SEALOG_CUT_DIR", &batch.dir)
         .env("SEALOG_CUT_SEED", batch.seed.to_string())
@@ -296,6 +292,9 @@ fn is_covered(coverage: &BTreeMap<&'static str, u64>) -> bool {
 
 #[test]
 fn what_was_acknowledged_is_there_after_a_power_cut_at_any_moment() {
+    if let Some(batch) = task() {
+        return println!("{}", run(&batch).line());
+    }
     let _alone = LOAD.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = folder();
     let recording = recorded(dir.path());

@@ -4,10 +4,12 @@
 #![allow(unreachable_pub, reason = "each test binary takes what it needs of it")]
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use sealog_net::wire::{Decoded, Hello, Kind, decode};
 use tempfile::TempDir;
 
 /// Longest wait for anything; far beyond what a loaded machine needs.
@@ -77,7 +79,7 @@ impl Daemon {
         if line.is_empty() {
             let status = child.wait().expect("an exit status");
             assert_eq!(status.code(), Some(UNFIT), "the daemon ended before it was ready");
-            writeln!(std::io::stderr(), "SKIPPED: this host cannot run a node, as told above").expect("standard error");
+            skipped("this host cannot run a node, as told above");
             return None;
         }
         let facts: serde_json::Value = serde_json::from_str(&line).expect("one line of JSON");
@@ -97,8 +99,7 @@ impl Daemon {
 
     /// Asks it to stop, and waits until it has.
     pub fn stop(mut self) -> ExitStatus {
-        let asked = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status();
-        assert!(asked.expect("kill runs").success());
+        signal(self.pid(), "-TERM");
         wait(&mut self.child)
     }
 
@@ -148,7 +149,7 @@ impl Daemon {
 
     /// The answer of its HTTP port: status and body.
     pub fn get(&self, path: &str) -> (u16, String) {
-        let mut stream = std::net::TcpStream::connect(&self.http).expect("a connection");
+        let mut stream = TcpStream::connect(&self.http).expect("a connection");
         let request = format!("GET {path} HTTP/1.0\r\nHost: x\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("asked");
         let mut answer = String::new();
@@ -193,4 +194,40 @@ pub fn contents(dir: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
         }
     }
     files
+}
+
+/// A connection whose hello was answered.
+pub fn greeted(address: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+    let mut hello = Vec::new();
+    let client = "test".to_owned();
+    Hello { version_min: 1, version_max: 1, features: 0, cluster: None, shard: None, client, authentication: vec![] }
+        .append(&mut hello, 0);
+    stream.write_all(&hello).expect("written");
+    let mut told = vec![0; 32];
+    stream.read_exact(&mut told).expect("a header");
+    let Ok(Decoded::Partial { needed }) = decode(&told, 1 << 16) else { panic!("no welcome: {told:02x?}") };
+    told.resize(needed, 0);
+    stream.read_exact(&mut told[32..]).expect("a frame");
+    let Ok(Decoded::Frame { frame, .. }) = decode(&told, 1 << 16) else { panic!("no welcome: {told:02x?}") };
+    assert_eq!(frame.kind, Kind::Welcome.number());
+    stream
+}
+
+/// What a load read back, judged.
+pub fn nothing_is_wrong(found: &serde_json::Value) {
+    for kind in ["lost", "duplicated", "reordered", "damaged", "unexpected"] {
+        assert_eq!(found[kind], 0, "{found}");
+    }
+}
+
+/// Says aloud what a test leaves out, and why: past the harness, which keeps what a passing test prints by macro.
+pub fn skipped(why: impl std::fmt::Display) {
+    writeln!(std::io::stderr(), "SKIPPED: {why}").expect("standard error");
+}
+
+pub fn signal(pid: u32, name: &str) {
+    let sent = Command::new("kill").arg(name).arg(pid.to_string()).status();
+    assert!(sent.expect("kill runs").success());
 }

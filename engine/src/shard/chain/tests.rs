@@ -12,7 +12,8 @@ use crate::segment::appender::Cut;
 use crate::segment::catalog::{Catalog, ChainId, Tail};
 use crate::segment::samples::{empty_table, header};
 use crate::segment::tally::Tally;
-use crate::types::{Epoch, Generation, KeySpan, NodeId, Now, ProcessLife, RangeId, ShardId, TopicId};
+use crate::shard::samples;
+use crate::types::{Epoch, Generation, Now, RangeId, ShardId, TopicId};
 
 const RANGE: RangeId = RangeId(7);
 
@@ -32,19 +33,7 @@ fn hole(from: u64, to: u64) -> Hole {
 }
 
 fn open(segment: u64, base: Option<u64>) -> SegmentOpen {
-    SegmentOpen {
-        segment: SegmentId(segment),
-        base: base.map(Offset),
-        epoch: Epoch(1),
-        seed: segment,
-        predecessor: None,
-        primary: NodeId(1),
-        life: ProcessLife(1),
-        replicas: 1,
-        quorum: 1,
-        batch_bytes_max: 64 << 10,
-        retention_ms: 0,
-    }
+    samples::open(segment, base.map(Offset), segment)
 }
 
 fn sealed(segment: u64, base: u64, end: u64, holes: Vec<Span>) -> SealedSegment {
@@ -53,17 +42,7 @@ fn sealed(segment: u64, base: u64, end: u64, holes: Vec<Span>) -> SealedSegment 
 }
 
 fn view(end: u64, sealed: Vec<SealedSegment>, open: Vec<SegmentOpen>) -> RangeView {
-    RangeView {
-        topic: TopicId(3),
-        range: RANGE,
-        span: KeySpan::ALL,
-        epoch: Epoch(1),
-        trimmed: Offset(0),
-        end: Offset(end),
-        sealed,
-        open,
-        successors: None,
-    }
+    samples::view(TopicId(3), RANGE, Offset(end), sealed, open)
 }
 
 /// A shard whose disk holds what `fill` puts into the catalog, and that has been told `view`.

@@ -5,12 +5,13 @@ use crate::api::error::Refusal;
 use crate::api::request::{ReplyTo, ShardRequest};
 use crate::api::response::Response;
 use crate::replica::ProducerTable;
-use crate::replica::message::{RangeView, SealedSegment, SegmentOpen, ToController, ToReplica};
+use crate::replica::message::{RangeView, SealedSegment, ToController, ToReplica};
 use crate::segment::test_store::TestStore;
 use crate::shard::command::Command;
 use crate::shard::event::Event;
+use crate::shard::samples;
 use crate::shard::shard::Shard;
-use crate::types::{Epoch, KeySpan, NodeId, Now, Offset, ProcessLife, RangeId, SegmentId, ShardId, TopicId};
+use crate::types::{Epoch, Now, Offset, RangeId, SegmentId, ShardId, TopicId};
 
 const RANGE: RangeId = RangeId(1);
 const SEGMENT: SegmentId = SegmentId(1);
@@ -44,30 +45,8 @@ fn give(shard: &mut Shard, event: Event<'_>) -> Vec<Said> {
 
 /// The committed state of a range whose only segment was opened in an earlier life.
 fn unsettled() -> RangeView {
-    let open = SegmentOpen {
-        segment: SEGMENT,
-        base: Some(Offset(0)),
-        epoch: Epoch(1),
-        seed: 1,
-        predecessor: None,
-        primary: NodeId(1),
-        life: ProcessLife(1),
-        replicas: 1,
-        quorum: 1,
-        batch_bytes_max: 64 << 10,
-        retention_ms: 0,
-    };
-    RangeView {
-        topic: TopicId(1),
-        range: RANGE,
-        span: KeySpan::ALL,
-        epoch: Epoch(1),
-        trimmed: Offset(0),
-        end: Offset(0),
-        sealed: Vec::new(),
-        open: vec![open],
-        successors: None,
-    }
+    let open = samples::open(SEGMENT.0, Some(Offset(0)), 1);
+    samples::view(TopicId(1), RANGE, Offset(0), Vec::new(), vec![open])
 }
 
 #[test]
