@@ -127,6 +127,8 @@ pub enum Moment {
     /// Any event at all.
     Event,
     GroupSubmitted,
+    /// A group was handed out behind one that is being written.
+    GroupBehind,
     GroupWritten,
     MarkerWritten,
     /// The node said *stored*.
@@ -146,9 +148,10 @@ pub enum Moment {
     Started,
 }
 
-const MOMENTS: [Moment; 15] = [
+const MOMENTS: [Moment; 16] = [
     Moment::Event,
     Moment::GroupSubmitted,
+    Moment::GroupBehind,
     Moment::GroupWritten,
     Moment::MarkerWritten,
     Moment::Stored,
@@ -265,6 +268,7 @@ impl Faults {
         let pass = match moment {
             Moment::Event => self.random.below(2 * mean),
             Moment::GroupSubmitted
+            | Moment::GroupBehind
             | Moment::GroupWritten
             | Moment::MarkerWritten
             | Moment::Stored

@@ -29,7 +29,7 @@ use sealog_net::session::Handshake;
 
 use crate::check::{Checks, Mode};
 use crate::coverage::Coverage;
-use crate::disk::{CutReport, Disk, Ticket};
+use crate::disk::{CutReport, Disk, Operation, Ticket};
 use crate::faults::{Fault, Faults};
 use crate::queue::{Clock, Queue};
 use crate::random::Random;
@@ -120,6 +120,8 @@ struct Process {
     mesh_ns: BTreeMap<(u16, u16), u64>,
     /// Fetches, and questions for bounds, that have not been answered: what they asked.
     asked: BTreeMap<ReplyTo, (RangeId, Offset)>,
+    /// Shards whose journal is being written, and the group that waits for that.
+    writing: BTreeMap<ShardId, Option<Operation>>,
     events: u64,
 }
 
@@ -250,6 +252,7 @@ impl OwnedRequest {
                 Self::Other(ShardRequest::Fetch { range, offset, bytes_max, wait_ms })
             }
             ShardRequest::Bounds { range } => Self::Other(ShardRequest::Bounds { range }),
+            ShardRequest::Since { range, timestamp_ms } => Self::Other(ShardRequest::Since { range, timestamp_ms }),
             ShardRequest::Settle { range, producer } => Self::Other(ShardRequest::Settle { range, producer }),
         }
     }

@@ -125,6 +125,7 @@ fn draw_config(draws: &mut Random, shards: u16) -> EngineConfig {
         batch_bytes_max: *draws.pick(&[4 << 10, 32 << 10, 128 << 10]),
         connection_bytes_max: *draws.pick(&[128 << 10, 64 << 20]),
         idle_marker_us: *draws.pick(&[200, 2_000, 20_000]),
+        group_ahead_bytes: *draws.pick(&[4 << 10, 16 << 10, 64 << 10]),
         metadata_file_bytes: 1 << 20,
     };
     config.check().expect("the drawn configuration can work");

@@ -26,6 +26,8 @@ pub struct EngineConfig {
     /// Time without a request after which one empty group is written, so that the last real group is no longer the last, in
     /// microseconds.
     pub idle_marker_us: u64,
+    /// Bytes of a journal group from which on it is closed while the one before it is still being written, if it is as large as that.
+    pub group_ahead_bytes: usize,
     /// Bytes of the metadata journal's files (there are two); whole blocks.
     pub metadata_file_bytes: u64,
 }
@@ -69,6 +71,7 @@ impl Default for EngineConfig {
             batch_bytes_max: 1 << 20,
             connection_bytes_max: 64 << 20,
             idle_marker_us: 2_000,
+            group_ahead_bytes: 64 << 10,
             metadata_file_bytes: 8 << 20,
         }
     }

@@ -14,7 +14,8 @@ use crate::types::AlignedBuffer;
 pub enum Command {
     /// Answer a request.
     Reply { to: ReplyTo, response: Response },
-    /// Write one journal group and make it durable; exactly one is under way. Answered by `Event::GroupWritten`.
+    /// Write one journal group and make it durable. Answered by `Event::GroupWritten`, in order. Of two that are given, the second is begun
+    /// when the first is durable, and not at all if that failed.
     WriteGroup {
         /// File of the shard's ring.
         file: u16,

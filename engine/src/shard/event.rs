@@ -15,7 +15,7 @@ pub enum Event<'a> {
     Flush,
     /// A connection of the shard `ReplyTo::shard` is gone.
     Disconnected { to: ReplyTo },
-    /// The journal group of `Command::WriteGroup` is durable, or it failed. The buffer comes back.
+    /// The journal group of the oldest `Command::WriteGroup` not yet answered is durable, or it failed. The buffer comes back.
     GroupWritten { buffer: Box<AlignedBuffer>, outcome: Result<(), Failed> },
     /// A file operation of `Command::File` is done.
     FileDone { token: FileToken, outcome: Result<FileResult, Failed> },

@@ -1,11 +1,18 @@
-//! The shard's journal at work: gathers the next group while one is written, hands it out when that is durable, and tells what became durable with it.
+//! The shard's journal at work: gathers the next group while one is written, hands it out, and tells what became durable.
 //!
 //! ```text
-//!  device:  |--- group n ---|--- group n+1 ---|       handed out first, then those of group n are answered
-//!  core:      gather n+1     answer n, gather n+2
+//!  a small group                                        one as large as the one that is written
+//!  device:  |--- group n ---|   |--- group n+1 ---|     device:  |--- group n ---|--- group n+1 ---|
+//!  core:      gather n+1     hand out, answer n         core:      gather n+1, hand out; gather n+2   answer n
 //! ```
-//! Invariants: one group is under way at most; it is handed out only when its predecessor is durable, so a valid group proves
-//! every earlier one. A group that failed is the last: nothing behind it is ever acknowledged.
+//! The writer begins a group that was handed out early by itself, the moment its predecessor is durable: the device does not wait for
+//! the shard to hear of it. What comes later joins the one behind, and waits one group longer; so only a group is closed early that
+//! is worth a write of its own.
+//!
+//! Invariants: two groups are handed out at most, and the writer writes one at a time, each only when its predecessor is durable: so a
+//! valid group proves every earlier one. A group that failed is the last: nothing behind it is written, or ever acknowledged.
+
+use std::collections::VecDeque;
 
 use crate::api::config::EngineConfig;
 use crate::format::journal::{DirectoryEntry, GroupKind, JournalSeed};
@@ -34,13 +41,13 @@ pub(super) struct Groups {
     notes: Vec<Vec<u8>>,
     /// It found no room in the ring: it stays as it is until a checkpoint has made some.
     open_waits: bool,
-    /// Comes back with each group; `None` while one is under way.
-    buffer: Option<Box<AlignedBuffer>>,
-    under_way: Option<UnderWay>,
-    /// Entries of the group under way.
-    entries: Vec<Queued>,
-    /// Entries of the group that has just become durable.
-    done: Vec<Queued>,
+    /// For the groups that may be handed out; each comes back with its group.
+    #[expect(clippy::vec_box, reason = "they travel in their boxes: to take one out and make another would allocate")]
+    buffers: Vec<Box<AlignedBuffer>>,
+    /// Handed out, in their order.
+    under_way: VecDeque<UnderWay>,
+    /// Lists of entries that are not in use; the entries of a group that has just become durable are in one of them too.
+    lists: Vec<Vec<Queued>>,
     /// Ranges whose committed end moved with the last group.
     moved: Vec<RangeSlot>,
     /// Before the first group that is not durable.
@@ -50,26 +57,33 @@ pub(super) struct Groups {
     pub(super) failed: bool,
 }
 
-/// The group that is being written.
-#[derive(Clone, Copy, Debug)]
+/// A group that was handed out.
+#[derive(Debug)]
 struct UnderWay {
     marker: bool,
+    length: usize,
+    entries: Vec<Queued>,
+    /// Behind it.
+    mark: Mark,
 }
+
+/// Groups that may be handed out: one that is written, and one behind it.
+const UNDER_WAY_MAX: usize = 2;
 
 impl Groups {
     pub(super) fn new(recovered: &RecoveredShard, config: &EngineConfig) -> Self {
         let ring = recovered.ring.clone();
         let seed = JournalSeed::new(recovered.generation, recovered.shard);
+        let longest = group_bytes_max(config.batch_bytes_max as usize);
         Self {
             queue: Queue::default(),
             open: OpenGroup::new(seed, ring.geometry().group_bytes_max()),
             open_entries: Vec::new(),
             notes: Vec::new(),
             open_waits: false,
-            buffer: Some(Box::new(AlignedBuffer::zeroed(group_bytes_max(config.batch_bytes_max as usize)))),
-            under_way: None,
-            entries: Vec::new(),
-            done: Vec::new(),
+            buffers: (0..UNDER_WAY_MAX).map(|_| Box::new(AlignedBuffer::zeroed(longest))).collect(),
+            under_way: VecDeque::with_capacity(UNDER_WAY_MAX),
+            lists: vec![Vec::new(); UNDER_WAY_MAX + 1],
             moved: Vec::new(),
             durable: ring.next(),
             unproved_since_ns: None,
@@ -81,7 +95,7 @@ impl Groups {
     /// Whether anything waits or is being written that somebody waits for.
     pub(super) fn is_busy(&self) -> bool {
         !self.failed
-            && (!self.queue.is_empty() || !self.open.is_empty() || self.under_way.is_some_and(|group| !group.marker))
+            && (!self.queue.is_empty() || !self.open.is_empty() || self.under_way.iter().any(|group| !group.marker))
     }
 
     /// Whether the journal has room for `bytes` of produce more: the last eighth of the ring is for promises, seals, roll marks and
@@ -106,10 +120,20 @@ impl Groups {
 
     /// When the idle marker is due.
     pub(super) fn marker_due_ns(&self, config: &EngineConfig) -> Option<u64> {
-        match (self.under_way, self.unproved_since_ns) {
-            (None, Some(since)) if !self.failed && !self.is_busy() => Some(since + config.idle_marker_us * 1_000),
-            (Some(_) | None, _) => None,
-        }
+        let may = self.under_way.is_empty() && !self.failed && !self.is_busy();
+        self.unproved_since_ns.filter(|_| may).map(|since| since + config.idle_marker_us * 1_000)
+    }
+
+    /// Whether the open group may be handed out now. Behind one that is written it is closed early: once it is as large, or nothing
+    /// else may join it.
+    fn may_go(&self, config: &EngineConfig) -> bool {
+        let least = config.group_ahead_bytes.max(self.under_way.front().map_or(0, |group| group.length));
+        !self.open.is_empty()
+            && match self.under_way.len() {
+                0 => true,
+                1 => self.open.length() >= least || !self.queue.is_empty(),
+                _ => false,
+            }
     }
 }
 
@@ -122,15 +146,15 @@ impl Shard {
         if !self.groups.open_waits {
             self.fill_group();
         }
-        if self.groups.under_way.is_some() || self.groups.open.is_empty() {
-            return;
+        while self.groups.may_go(&self.config) {
+            self.groups.open_waits = !self.write_group(commands);
+            if self.groups.open_waits {
+                return;
+            }
+            self.groups.unproved_since_ns = Some(now.monotonic_ns);
+            self.note_cut();
+            self.fill_group();
         }
-        self.groups.open_waits = !self.write_group(commands);
-        if self.groups.open_waits {
-            return;
-        }
-        self.groups.unproved_since_ns = Some(now.monotonic_ns);
-        self.note_cut();
     }
 
     /// Takes entries from the queue while they fit the open group; into an empty one, one always does.
@@ -167,7 +191,7 @@ impl Shard {
         let groups = &mut self.groups;
         let length = groups.open.length();
         let Some(place) = groups.ring.slot(length as u64) else { return false };
-        let mut buffer = groups.buffer.take().expect("the last group has come back");
+        let mut buffer = groups.buffers.pop().expect("as many as groups may be handed out");
         let (tails, entries) = (&self.tails, &groups.open_entries);
         let mut notes = groups.notes.iter();
         let closed = groups.open.close(place, &mut buffer, |index, out| match entries[index].body {
@@ -177,10 +201,10 @@ impl Shard {
         });
         groups.open.clear();
         groups.notes.clear();
-        assert!(groups.entries.is_empty(), "the entries of the last group have been answered");
-        std::mem::swap(&mut groups.entries, &mut groups.open_entries);
+        let list = groups.lists.pop().expect("one more than groups may be handed out");
+        let entries = std::mem::replace(&mut groups.open_entries, list);
         groups.ring.take(place, length as u64, closed.digest);
-        groups.under_way = Some(UnderWay { marker: false });
+        groups.under_way.push_back(UnderWay { marker: false, length, entries, mark: groups.ring.next() });
         self.counters.groups += 1;
         self.counters.group_bytes += length as u64;
         let (file, position) = groups.ring.geometry().locate(place.position);
@@ -198,15 +222,17 @@ impl Shard {
         groups.unproved_since_ns = None;
         // Without room for it the last group stays unproved until the next one.
         let Some(place) = groups.ring.slot(BLOCK as u64) else { return };
-        let mut buffer = groups.buffer.take().expect("the last group has come back");
+        let mut buffer = groups.buffers.pop().expect("as many as groups may be handed out");
+        let list = groups.lists.pop().expect("one more than groups may be handed out");
         let closed = compose_empty(GroupKind::Marker, groups.open.seed(), place, &mut buffer);
-        groups.under_way = Some(UnderWay { marker: true });
+        let mark = groups.ring.next();
+        groups.under_way.push_back(UnderWay { marker: true, length: closed.length, entries: list, mark });
         self.counters.markers += 1;
         let (file, position) = groups.ring.geometry().locate(place.position);
         commands.push(Command::WriteGroup { file, position, buffer, length: closed.length, sync: false });
     }
 
-    /// The group under way is durable, or failed.
+    /// The first group that was handed out is durable, or failed.
     pub(super) fn group_written(
         &mut self,
         now: Now,
@@ -214,24 +240,24 @@ impl Shard {
         outcome: Result<(), Failed>,
         commands: &mut Commands,
     ) {
-        self.groups.buffer = Some(buffer);
-        let under_way = self.groups.under_way.take().expect("a group was under way");
-        if outcome.is_err() {
+        self.groups.buffers.push(buffer);
+        let UnderWay { marker, entries: mut done, mark, .. } =
+            self.groups.under_way.pop_front().expect("a group was under way");
+        if outcome.is_err() && !self.groups.failed {
             self.stop_taking(now, commands);
+        }
+        if self.groups.failed || marker {
+            done.clear();
+            self.groups.lists.push(done);
             return;
         }
-        if under_way.marker {
-            return;
-        }
-        self.groups.durable = self.groups.ring.next();
-        let mut done = std::mem::take(&mut self.groups.done);
-        std::mem::swap(&mut done, &mut self.groups.entries);
+        self.groups.durable = mark;
         // The device does not wait until everybody has been told.
         self.submit_group(now, commands);
         for entry in done.drain(..) {
             self.entry_durable(now, &entry, commands);
         }
-        self.groups.done = done;
+        self.groups.lists.push(done);
         let mut moved = std::mem::take(&mut self.groups.moved);
         for slot in moved.drain(..) {
             self.wake(now, slot, commands);

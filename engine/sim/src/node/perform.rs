@@ -7,12 +7,15 @@ use sealog_engine::controller;
 use sealog_engine::replica::message::ToReplica;
 use sealog_engine::shard;
 use sealog_engine::shard::command::FileOperation;
-use sealog_engine::types::ShardId;
+use sealog_engine::types::{AlignedBuffer, ShardId};
 
 use super::{Around, Input, Mesh, Node, Owner};
 use crate::disk::{Completed, Operation, Ticket};
 use crate::faults::{Fault, Moment};
 use crate::world::Happening;
+
+/// Of errno(3): not done, since what it was to follow failed.
+const ECANCELED: i32 = 125;
 
 impl Node {
     /// Something happens to the process of this incarnation; to another's nothing does.
@@ -78,7 +81,7 @@ impl Node {
                 });
                 let file = DataFile::Journal { shard: id, file };
                 let group = Operation::Group { file, position, buffer, length, sync };
-                self.submit(around, Owner::Shard(id), None, group);
+                self.write_group(around, id, group);
             }
             shard::command::Command::File { token, operation } => {
                 self.submit_file(around, Owner::Shard(id), token, operation);
@@ -145,6 +148,36 @@ impl Node {
         self.submit(around, owner, Some(token), Operation::File(operation));
     }
 
+    /// The journal's writer takes a group: at once, or when the one before it is durable.
+    fn write_group(&mut self, around: &mut Around<'_>, id: ShardId, group: Operation) {
+        let Some(process) = &mut self.process else { return };
+        match process.writing.get_mut(&id) {
+            Some(waiting) => {
+                assert!(waiting.replace(group).is_none(), "one group is written, and one waits");
+                around.faults.moment(Moment::GroupBehind);
+            }
+            None => {
+                process.writing.insert(id, None);
+                self.submit(around, Owner::Shard(id), None, group);
+            }
+        }
+    }
+
+    /// The writer has come to the end of a group: it begins the next by itself, or gives back the buffer of the one that it will not
+    /// write.
+    fn group_ended(&mut self, around: &mut Around<'_>, id: ShardId, well: bool) -> Option<Box<AlignedBuffer>> {
+        let waiting = self.process.as_mut()?.writing.remove(&id).expect("a group was written");
+        match waiting? {
+            group if well => {
+                self.process.as_mut()?.writing.insert(id, None);
+                self.submit(around, Owner::Shard(id), None, group);
+                None
+            }
+            Operation::Group { buffer, .. } => Some(buffer),
+            Operation::File(_) => unreachable!("only groups wait"),
+        }
+    }
+
     fn submit(
         &mut self,
         around: &mut Around<'_>,
@@ -172,7 +205,12 @@ impl Node {
         match (done, owner, token) {
             (Completed::Group { buffer, outcome }, Owner::Shard(id), _) => {
                 around.faults.moment(Moment::GroupWritten);
+                let cancelled = self.group_ended(around, id, outcome.is_ok());
                 self.step_shard(around, id, shard::event::Event::GroupWritten { buffer, outcome });
+                if let Some(buffer) = cancelled {
+                    let outcome = Err(shard::event::Failed { errno: ECANCELED });
+                    self.step_shard(around, id, shard::event::Event::GroupWritten { buffer, outcome });
+                }
             }
             (Completed::Group { buffer, outcome }, Owner::Controller, _) => {
                 around.faults.moment(Moment::MetadataGroupWritten);

@@ -105,6 +105,7 @@ impl Node {
             handshake: Handshake { identity, limits: SessionLimits::from(&self.config) },
             mesh_ns: BTreeMap::new(),
             asked: BTreeMap::new(),
+            writing: BTreeMap::new(),
             events: 0,
         });
         around.trace.say(around.queue.now_ns(), || format!("---- {life} with {} shards", self.config.shards));

@@ -1,5 +1,6 @@
 //! Writes journal groups, one at a time: given a buffer, a file of the ring and a position, it makes those bytes durable there
-//! and gives the buffer back with the outcome.
+//! and gives the buffer back with the outcome. A second group may be given meanwhile: it is begun when the first is durable, by
+//! the writer itself.
 //!
 //! Which of three ways is fastest depends on the device and the kernel, and by a factor of eighty on a busy core, so it is
 //! measured at start ([`calibrate`](crate::io::calibrate)) or set:
@@ -12,7 +13,7 @@
 //! ```
 //!
 //! **Invariants**
-//! - exactly one group is in flight: `start` may be called again only after `finished` has given the last one back.
+//! - exactly one group is being written; at most one waits behind it. Behind one that failed nothing is written any more.
 //! - `Ok` means that every byte of the group is on stable storage (if `durable` was asked for); anything less is an error,
 //!   never tried again here.
 //! - starting and finishing allocates nothing and takes no lock.
@@ -114,7 +115,8 @@ pub enum OpenJournalError {
 /// Writes one journal. Lives on the shard's thread.
 pub struct JournalWriter {
     way: Way,
-    in_flight: bool,
+    /// Groups given and not given back.
+    in_flight: usize,
     recording: Option<GroupRecording>,
 }
 
@@ -125,18 +127,47 @@ struct GroupRecording {
     files: Vec<DataFile>,
     /// The group in flight.
     group: Option<ActId>,
+    /// The one behind it, which is taken down when it may have been begun: all of it.
+    waiting: Option<Waiting>,
 }
 
+/// A group whose writing has not been taken down yet.
+struct Waiting {
+    file: usize,
+    position: u64,
+    durable: bool,
+    bytes: Vec<u8>,
+}
+
+/// The outcome of a group behind one that failed.
+const CANCELLED: Failure = Failure::Errno(libc::ECANCELED);
+/// Groups that may be given before the first of them is given back.
+pub const GROUPS_MAX: usize = 2;
+
 impl GroupRecording {
-    fn begin(&mut self, group: &GroupWrite) {
-        let (file, bytes) = (self.files[group.file], &group.buffer[..group.length]);
-        let (content, position, durable) = (Content::Named, group.position, group.durable);
+    fn given(&mut self, group: &GroupWrite) {
+        let (file, position, durable, bytes) =
+            (group.file, group.position, group.durable, &group.buffer[..group.length]);
+        if self.group.is_none() {
+            self.begin(file, position, durable, bytes);
+        } else {
+            self.waiting = Some(Waiting { file, position, durable, bytes: bytes.to_vec() });
+        }
+    }
+
+    fn begin(&mut self, file: usize, position: u64, durable: bool, bytes: &[u8]) {
+        let (file, content) = (self.files[file], Content::Named);
         self.group = Some(self.recorder.begin(Act::Write { file, content, position, bytes, durable }));
     }
 
+    /// The one behind it may have been begun since: nobody has been told, so a cut in between looks as one before.
     fn ended(&mut self, written: &GroupWritten) {
-        if let Some(group) = self.group.take().filter(|_| written.outcome.is_ok()) {
+        let (group, waiting) = (self.group.take(), self.waiting.take());
+        if let Some(group) = group.filter(|_| written.outcome.is_ok()) {
             self.recorder.ended(group);
+            if let Some(Waiting { file, position, durable, bytes }) = waiting {
+                self.begin(file, position, durable, &bytes);
+            }
         }
     }
 }
@@ -164,27 +195,28 @@ impl JournalWriter {
             }
             SyncWay::Thread => Way::Thread(OnThread::new(files).map_err(|error| OpenJournalError::Thread { error })?),
         };
-        Ok(Self { way, in_flight: false, recording: None })
+        Ok(Self { way, in_flight: 0, recording: None })
     }
 
     /// Takes down all that is written from now on; `files` are those of the paths that it was opened with.
     pub fn record(&mut self, recorder: Recorder, files: Vec<DataFile>) {
-        self.recording = Some(GroupRecording { recorder, files, group: None });
+        self.recording = Some(GroupRecording { recorder, files, group: None, waiting: None });
     }
 
-    /// Starts writing a group. Its end is told by the bell, and taken by [`JournalWriter::finished`].
+    /// Starts writing a group, or has it written behind the one that is. Its end is told by the bell, and taken by
+    /// [`JournalWriter::finished`].
     ///
     /// # Errors
     /// The kernel refuses the ring itself: the group will not be written, and neither will any other. What it lent is lost
     /// with the writer.
     ///
     /// # Panics
-    /// If the last one has not been given back, there is no such file, or the span is not of whole blocks.
+    /// If [`GROUPS_MAX`] have not been given back, there is no such file, or the span is not of whole blocks.
     pub fn start(&mut self, group: GroupWrite) -> io::Result<()> {
-        assert!(!self.in_flight, "one group at a time");
-        self.in_flight = true;
+        assert!(self.in_flight < GROUPS_MAX, "one group is written, and one waits");
+        self.in_flight += 1;
         if let Some(recording) = &mut self.recording {
-            recording.begin(&group);
+            recording.given(&group);
         }
         match &mut self.way {
             Way::Ring(ring) => ring.start(group),
@@ -195,7 +227,7 @@ impl JournalWriter {
         }
     }
 
-    /// The group in flight, if it has ended. Looks at memory only.
+    /// The oldest group not given back, if it has ended. Looks at memory only.
     ///
     /// # Errors
     /// As [`JournalWriter::start`].
@@ -204,14 +236,14 @@ impl JournalWriter {
             Way::Ring(ring) => ring.finished()?,
             Way::Thread(thread) => thread.finished(),
         };
-        self.in_flight &= written.is_none();
+        self.in_flight -= usize::from(written.is_some());
         if let (Some(recording), Some(written)) = (&mut self.recording, &written) {
             recording.ended(written);
         }
         Ok(written)
     }
 
-    /// Blocks this thread until the group in flight has ended. Not for executors.
+    /// Blocks this thread until the oldest group not given back has ended. Not for executors.
     ///
     /// # Errors
     /// As [`JournalWriter::start`].
@@ -219,7 +251,7 @@ impl JournalWriter {
     /// # Panics
     /// If none is in flight.
     pub fn wait(&mut self) -> io::Result<GroupWritten> {
-        assert!(self.in_flight, "no group to wait for");
+        assert!(self.in_flight > 0, "no group to wait for");
         loop {
             if let Some(written) = self.finished()? {
                 return Ok(written);
@@ -228,10 +260,10 @@ impl JournalWriter {
         }
     }
 
-    /// Whether a group is being written.
+    /// Whether a group has not been given back.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.in_flight
+        self.in_flight > 0
     }
 
     /// Rings when the group in flight may have ended.

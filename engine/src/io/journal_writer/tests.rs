@@ -90,8 +90,45 @@ fn a_group_that_the_device_has_no_room_for_fails() {
         let written = writer.wait().expect("a writer that works");
         assert_eq!(written.outcome, Err(Failure::Errno(libc::EFBIG)), "{way}");
         assert_eq!(written.buffer.len(), BLOCK, "the buffer comes back");
-        writer.start(group(0, 0, BLOCK, 1)).expect("the writer itself is not broken");
-        assert_eq!(writer.wait().expect("a writer that works").outcome, Ok(()));
+        writer.start(group(0, 0, BLOCK, 1)).expect("a refusal is an outcome");
+        let behind = writer.wait().expect("a writer that works");
+        assert_eq!(behind.outcome, Err(CANCELLED), "{way}: nothing is written behind a group that failed");
+        assert!(std::fs::read(&paths[0]).expect("read")[..BLOCK].iter().all(|byte| *byte == 0), "{way}");
+    }
+}
+
+#[test]
+fn a_group_given_while_one_is_written_is_written_behind_it_and_given_back_behind_it() {
+    let Some(Journal { dir: _dir, paths }) = journal() else { return };
+    for way in SyncWay::ALL {
+        let mut writer = JournalWriter::open(way, &paths).expect("open");
+        writer.start(group(0, 0, IO_BYTES_MAX, 1)).expect("start");
+        for content in 2..20 {
+            // In the same place as the one before: whichever is written last is there.
+            writer.start(group(0, 0, IO_BYTES_MAX, content)).expect("start");
+            let written = writer.wait().expect("a writer that works");
+            assert_eq!((written.outcome, written.buffer[0]), (Ok(()), content - 1), "{way}");
+            assert!(writer.is_busy());
+        }
+        assert_eq!(writer.wait().expect("a writer that works").outcome, Ok(()), "{way}");
+        assert!(!writer.is_busy());
+        let bytes = std::fs::read(&paths[0]).expect("read");
+        assert!(bytes[..IO_BYTES_MAX].iter().all(|byte| *byte == 19), "{way}");
+    }
+}
+
+#[test]
+fn a_group_that_waits_behind_one_that_fails_is_not_written() {
+    let Some(Journal { dir: _dir, paths }) = journal() else { return };
+    limit_files();
+    for way in SyncWay::ALL {
+        let mut writer = JournalWriter::open(way, &paths).expect("open");
+        writer.start(group(0, 1 << 40, BLOCK, 1)).expect("start");
+        writer.start(group(0, 0, BLOCK, 1)).expect("start");
+        assert_eq!(writer.wait().expect("a writer that works").outcome, Err(Failure::Errno(libc::EFBIG)), "{way}");
+        let behind = writer.wait().expect("a writer that works");
+        assert_eq!((behind.outcome, behind.buffer.len()), (Err(CANCELLED), BLOCK), "{way}");
+        assert!(std::fs::read(&paths[0]).expect("read")[..BLOCK].iter().all(|byte| *byte == 0), "{way}");
     }
 }
 

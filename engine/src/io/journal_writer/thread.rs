@@ -1,15 +1,15 @@
 //! Groups through a thread that writes and syncs in one blocking call.
 //!
 //! ```text
-//!   shard                              writer
-//!   place = group
-//!   requested = n ───── call ────────▶ reads place, pwritev2(RWF_DSYNC)
-//!                                      place = what came of it
-//!   reads place  ◀───── bell ───────── finished = n
+//!   shard                                    writer
+//!   places[n % 2] = group n
+//!   requested = n + 1 ─────── call ────────▶ reads the place, pwritev2(RWF_DSYNC)
+//!                                            place = what came of it
+//!   reads the place  ◀─────── bell ───────── finished = n + 1, then group n + 1, if it is there
 //! ```
 //!
-//! The place belongs to the writer from the store of `requested` to the store of `finished`, and to the shard otherwise; that
-//! at most one group is in flight makes two counters enough, and neither side ever waits for the other.
+//! The place of group n belongs to the writer from the store of `requested` that counts it to the store of `finished` that does, and to
+//! the shard otherwise; two counters are enough, and neither side ever waits for the other.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -21,7 +21,7 @@ use std::thread;
 
 use rustix::io::ReadWriteFlags;
 
-use super::{GroupWrite, GroupWritten};
+use super::{CANCELLED, GROUPS_MAX, GroupWrite, GroupWritten};
 use crate::io::bell::Bell;
 use crate::io::cpu;
 use crate::io::ring::Failure;
@@ -34,7 +34,7 @@ enum Place {
 }
 
 struct Shared {
-    place: UnsafeCell<Place>,
+    places: [UnsafeCell<Place>; GROUPS_MAX],
     /// Groups handed over, ever. Stored by the shard only.
     requested: AtomicU64,
     /// Groups given back, ever. Stored by the writer only.
@@ -47,9 +47,10 @@ struct Shared {
     files: Vec<OwnedFd>,
 }
 
-// SAFETY: `place` is the only part that is not `Sync`. The shard touches it only while `finished == requested`, the writer only
-// while they differ; each counter is stored with Release after its side's last touch and loaded with Acquire before the
-// other's first. All that it holds is `Send`.
+// SAFETY: `places` is the only part that is not `Sync`. Group n is at n % 2, and at most two are not taken back. The writer touches the
+// place of a group only while that is counted by `requested` and not by `finished`, the shard only before it is counted by
+// `requested` or once it is by `finished`; each counter is stored with Release after its side's last touch and loaded with
+// Acquire before the other's first. All that they hold is `Send`.
 unsafe impl Sync for Shared {}
 
 pub(super) struct OnThread {
@@ -63,7 +64,7 @@ pub(super) struct OnThread {
 impl OnThread {
     pub(super) fn new(files: Vec<OwnedFd>) -> io::Result<Self> {
         let shared = Arc::new(Shared {
-            place: UnsafeCell::new(Place::Empty),
+            places: std::array::from_fn(|_| UnsafeCell::new(Place::Empty)),
             requested: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             stop: AtomicBool::new(false),
@@ -85,21 +86,22 @@ impl OnThread {
         assert!(group.file < self.shared.files.len(), "no journal file {}", group.file);
         assert!(group.position.is_multiple_of(BLOCK as u64) && group.length.is_multiple_of(BLOCK), "not whole blocks");
         assert!(group.length > 0 && group.length <= group.buffer.len(), "bytes {} of the buffer", group.length);
-        assert!(self.requested == self.taken, "one group at a time");
-        // SAFETY: everything requested has been finished, so the place is the shard's.
-        unsafe { *self.shared.place.get() = Place::Requested(group) };
+        assert!(self.requested - self.taken < GROUPS_MAX as u64, "one group is written, and one waits");
+        // SAFETY: the last group of this place has been taken back, and this one is not yet requested: the place is the shard's.
+        unsafe { *self.shared.place(self.requested).get() = Place::Requested(group) };
         self.requested += 1;
         self.shared.requested.store(self.requested, Ordering::Release);
         self.shared.call.ring();
     }
 
     pub(super) fn finished(&mut self) -> Option<GroupWritten> {
-        if self.taken == self.requested || self.shared.finished.load(Ordering::Acquire) != self.requested {
+        if self.shared.finished.load(Ordering::Acquire) == self.taken {
             return None;
         }
-        self.taken = self.requested;
-        // SAFETY: the writer has finished everything requested, so the place is the shard's.
-        match unsafe { std::mem::replace(&mut *self.shared.place.get(), Place::Empty) } {
+        let group = self.taken;
+        self.taken += 1;
+        // SAFETY: the writer has finished this group, so its place is the shard's.
+        match unsafe { std::mem::replace(&mut *self.shared.place(group).get(), Place::Empty) } {
             Place::Finished(written) => Some(written),
             Place::Empty | Place::Requested(_) => unreachable!("the writer left no result"),
         }
@@ -122,8 +124,13 @@ impl Drop for OnThread {
 }
 
 impl Shared {
+    fn place(&self, group: u64) -> &UnsafeCell<Place> {
+        &self.places[usize::try_from(group % GROUPS_MAX as u64).expect("below the number of places")]
+    }
+
     fn serve(&self) {
         let mut served = 0;
+        let mut failed = false;
         loop {
             let requested = self.requested.load(Ordering::Acquire);
             if requested == served {
@@ -133,14 +140,16 @@ impl Shared {
                 self.call.wait();
                 continue;
             }
-            // SAFETY: a group has been requested and is not finished, so the place is the writer's.
-            let place = unsafe { &mut *self.place.get() };
+            // SAFETY: this group has been requested and is not finished, so its place is the writer's.
+            let place = unsafe { &mut *self.place(served).get() };
             let Place::Requested(group) = std::mem::replace(place, Place::Empty) else {
                 unreachable!("a request without a group");
             };
-            let outcome = write_group(&self.files[group.file], &group);
+            // A valid group proves every earlier one: none is written behind one that is not there.
+            let outcome = if failed { Err(CANCELLED) } else { write_group(&self.files[group.file], &group) };
+            failed |= outcome.is_err();
             *place = Place::Finished(GroupWritten { outcome, buffer: group.buffer });
-            served = requested;
+            served += 1;
             self.finished.store(served, Ordering::Release);
             self.bell.ring();
         }
