@@ -29,20 +29,21 @@ use crate::shard::shard::Shard;
 use crate::shard::tail::Tail;
 use crate::types::Now;
 
-/// How chunks are written while so many eighths of the ring, or of the memory for unwritten data, are taken: the device is shared with
-/// the journal, whose latency counts, until room counts more.
+/// How files are made, written and synced while so many eighths of the ring, or of the memory for unwritten data, are taken: the device
+/// is shared with the journal, whose latency counts, until room counts more. The syncs of a few hundred segments at once would keep
+/// a group waiting for a tenth of a second.
 const PACES: [Pace; 3] = [
-    Pace { eighths_max: 5, writes_max: 1, interval_ns: 2_000_000 },
-    Pace { eighths_max: 6, writes_max: 2, interval_ns: 500_000 },
-    Pace { eighths_max: 8, writes_max: 8, interval_ns: 0 },
+    Pace { eighths_max: 5, operations_max: 1, interval_ns: 2_000_000 },
+    Pace { eighths_max: 6, operations_max: 2, interval_ns: 500_000 },
+    Pace { eighths_max: 8, operations_max: 8, interval_ns: 0 },
 ];
 
-/// How fast chunks are written.
+/// How fast segments are worked on.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     eighths_max: u64,
-    /// Writes under way at once.
-    writes_max: usize,
+    /// Operations under way at once.
+    operations_max: usize,
     /// Time between the beginnings of two.
     interval_ns: u64,
 }
@@ -87,9 +88,11 @@ pub(super) struct Checkpoint {
     /// One is wanted though none is due, and in no way to be slow: nobody waits for the journal any more.
     stopping: Stopping,
     cuts: BTreeMap<TailSlot, Cut>,
-    chunks: VecDeque<(DataFile, UnwrittenChunk)>,
-    /// When the next chunk may be written, on the monotonic clock.
-    next_chunk_ns: u64,
+    chunks: VecDeque<FileOperation>,
+    /// Operations of this step that wait for their turn.
+    paced: VecDeque<FileOperation>,
+    /// When the next one may begin, on the monotonic clock.
+    next_paced_ns: u64,
     folders: BTreeSet<Folder>,
     /// Behind the last group before the cut; known when that has been handed out.
     mark: Option<Mark>,
@@ -108,7 +111,7 @@ impl Checkpoint {
 
     /// Whether it asks for nothing now and waits for an answer.
     fn waits(&self) -> bool {
-        !self.under_way.is_empty() || (self.step == Step::Chunks && !self.chunks.is_empty())
+        !self.under_way.is_empty() || !self.paced.is_empty()
     }
 }
 
@@ -136,7 +139,7 @@ impl Shard {
     pub(super) fn checkpoint_to_stop(&mut self, now: Now, commands: &mut Commands) {
         let anything = self.counters.unwritten_bytes > 0 || self.groups.ring.used_bytes() > 0;
         self.checkpoint.stopping = if anything { Stopping::Wanted } else { Stopping::Begun };
-        self.write_chunks(now, commands);
+        self.operate_paced(now, commands);
         self.advance_checkpoint(now, commands);
     }
 
@@ -149,8 +152,8 @@ impl Shard {
                 continue;
             }
             let file = DataFile::Segment { segment: tail.segment, part: 0 };
-            while let Some(chunk) = tail.appender.next_unwritten(cut.position) {
-                self.checkpoint.chunks.push_back((file, chunk));
+            while let Some(UnwrittenChunk { position, buffer, length }) = tail.appender.next_unwritten(cut.position) {
+                self.checkpoint.chunks.push_back(FileOperation::Write { file, position, buffer, length });
             }
             self.scratch.clear();
             let table = match &tail.final_table {
@@ -212,13 +215,20 @@ impl Shard {
         self.checkpoint.step = step;
         match step {
             Step::Idle | Step::Groups => {}
-            Step::Files => self.make_files(commands),
-            Step::Chunks => self.write_chunks(now, commands),
+            Step::Files => {
+                self.make_files();
+                self.operate_paced(now, commands);
+            }
+            Step::Chunks => {
+                std::mem::swap(&mut self.checkpoint.paced, &mut self.checkpoint.chunks);
+                self.operate_paced(now, commands);
+            }
             Step::Syncs => {
                 for slot in self.checkpoint.cuts.keys().copied().collect::<Vec<_>>() {
-                    let segment = self.tail(slot).segment;
-                    self.operate(FileOperation::Sync { file: DataFile::Segment { segment, part: 0 } }, commands);
+                    let file = DataFile::Segment { segment: self.tail(slot).segment, part: 0 };
+                    self.checkpoint.paced.push_back(FileOperation::Sync { file });
                 }
+                self.operate_paced(now, commands);
             }
             Step::Folders => {
                 for folder in std::mem::take(&mut self.checkpoint.folders) {
@@ -259,7 +269,7 @@ impl Shard {
         commands.push(Command::File { token, operation });
     }
 
-    fn make_files(&mut self, commands: &mut Commands) {
+    fn make_files(&mut self) {
         for slot in self.checkpoint.cuts.keys().copied().collect::<Vec<_>>() {
             let tail = self.tail(slot);
             if tail.has_file {
@@ -268,7 +278,7 @@ impl Shard {
             tail.has_file = true;
             let file = DataFile::Segment { segment: tail.segment, part: 0 };
             self.checkpoint.folders.insert(file.folder());
-            self.operate(FileOperation::Create { file, bytes: 0, fill: Fill::Allocated }, commands);
+            self.checkpoint.paced.push_back(FileOperation::Create { file, bytes: 0, fill: Fill::Allocated });
         }
     }
 
@@ -285,24 +295,23 @@ impl Shard {
         [slow, quick].into_iter().find(|pace| eighths <= pace.eighths_max).unwrap_or(full)
     }
 
-    /// When the next chunk is due, if one waits for its time alone.
-    pub(super) fn next_chunk_ns(&self) -> Option<u64> {
-        let Checkpoint { step, under_way, chunks, next_chunk_ns, failed, .. } = &self.checkpoint;
-        let waits = *step == Step::Chunks && !chunks.is_empty() && !failed && under_way.len() < self.pace().writes_max;
-        waits.then_some(*next_chunk_ns)
+    /// When the next operation is due, if one waits for its time alone.
+    pub(super) fn next_paced_ns(&self) -> Option<u64> {
+        let Checkpoint { under_way, paced, next_paced_ns, failed, .. } = &self.checkpoint;
+        let waits = !paced.is_empty() && !failed && under_way.len() < self.pace().operations_max;
+        waits.then_some(*next_paced_ns)
     }
 
-    /// Writes the chunks whose time has come.
-    pub(super) fn write_chunks(&mut self, now: Now, commands: &mut Commands) {
+    /// Begins the operations whose time has come.
+    pub(super) fn operate_paced(&mut self, now: Now, commands: &mut Commands) {
         let pace = self.pace();
-        while self.checkpoint.step == Step::Chunks
-            && self.checkpoint.under_way.len() < pace.writes_max
-            && (pace.interval_ns == 0 || self.checkpoint.next_chunk_ns <= now.monotonic_ns)
-            && let Some((file, chunk)) = self.checkpoint.chunks.pop_front()
+        while !self.checkpoint.failed
+            && self.checkpoint.under_way.len() < pace.operations_max
+            && (pace.interval_ns == 0 || self.checkpoint.next_paced_ns <= now.monotonic_ns)
+            && let Some(operation) = self.checkpoint.paced.pop_front()
         {
-            self.checkpoint.next_chunk_ns = now.monotonic_ns + pace.interval_ns;
-            let UnwrittenChunk { position, buffer, length } = chunk;
-            self.operate(FileOperation::Write { file, position, buffer, length }, commands);
+            self.checkpoint.next_paced_ns = now.monotonic_ns + pace.interval_ns;
+            self.operate(operation, commands);
         }
     }
 
@@ -334,7 +343,7 @@ impl Shard {
             self.stop_taking(now, commands);
             return;
         }
-        self.write_chunks(now, commands);
+        self.operate_paced(now, commands);
         self.advance_checkpoint(now, commands);
     }
 

@@ -108,7 +108,7 @@ impl Shard {
             Event::Timer => {
                 self.expire_fetches(now, commands);
                 self.mark_idle(now, commands);
-                self.write_chunks(now, commands);
+                self.operate_paced(now, commands);
             }
         }
     }
@@ -117,7 +117,7 @@ impl Shard {
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
         let marker = self.groups.marker_due_ns(&self.config);
-        [marker, self.reads.next_deadline_ns, self.next_chunk_ns()].into_iter().flatten().min()
+        [marker, self.reads.next_deadline_ns, self.next_paced_ns()].into_iter().flatten().min()
     }
 
     /// What it has counted.
