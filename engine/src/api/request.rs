@@ -46,6 +46,13 @@ pub enum ShardRequest<'a> {
     },
     /// Where the range's records begin and end now. Answered `Response::Bounds`.
     Bounds { range: RangeId },
+    /// Where the records begin that are not earlier than a time, and where the range ends now. Answered `Response::Bounds`: every
+    /// record below its start is earlier, and the first that is not lies a little behind it, or is still to come.
+    Since {
+        range: RangeId,
+        /// Of the records' own timestamps, in ms since the Unix epoch; inclusive.
+        timestamp_ms: u64,
+    },
     /// The last batch stored of each producer. Answered `Response::Settled` by a sealed range only.
     Settle { range: RangeId, producer: ProducerId },
 }
@@ -58,6 +65,7 @@ impl ShardRequest<'_> {
             Self::Produce { range, .. }
             | Self::Fetch { range, .. }
             | Self::Bounds { range }
+            | Self::Since { range, .. }
             | Self::Settle { range, .. } => range,
         }
     }

@@ -80,6 +80,7 @@ impl OwnedRequest {
                 Self::Other(ShardRequest::Fetch { range, offset, bytes_max, wait_ms })
             }
             ShardRequest::Bounds { range } => Self::Other(ShardRequest::Bounds { range }),
+            ShardRequest::Since { range, timestamp_ms } => Self::Other(ShardRequest::Since { range, timestamp_ms }),
             ShardRequest::Settle { range, producer } => Self::Other(ShardRequest::Settle { range, producer }),
         }
     }

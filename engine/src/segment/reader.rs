@@ -92,6 +92,20 @@ impl SegmentReader {
         self.offset.max(self.wanted.from)
     }
 
+    /// The next batch that may be given and where the entry lies that it, or what is passed over in front of it, begins with; `None` if
+    /// there is none.
+    #[must_use]
+    pub fn place(&self) -> Option<(Offset, u64)> {
+        let is_more = self.offset < self.wanted.below && self.position < self.wanted.until;
+        (is_more && self.offset >= self.wanted.from).then_some((self.offset, self.position))
+    }
+
+    /// The position at which the segment's entries end, exclusive.
+    #[must_use]
+    pub fn until(&self) -> u64 {
+        self.wanted.until
+    }
+
     /// The block at which to read for the next entry.
     #[must_use]
     pub fn read_position(&self) -> u64 {

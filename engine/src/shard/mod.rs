@@ -12,8 +12,10 @@ mod obey;
 pub mod open;
 mod queue;
 mod range;
+mod reads;
 #[expect(clippy::module_inception, reason = "the central noun is a folder, and its state has a file")]
 pub mod shard;
+mod since;
 mod tail;
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(super) struct Range {
     /// Segments in order of their bases, without a gap.
     pub(super) chain: Vec<Piece>,
     /// Fetches that wait for a record or for a seal.
-    pub(super) waiting: Vec<Waiting>,
+    pub(super) waiting: Vec<Fetch>,
 }
 
 /// One segment of a range.
@@ -55,13 +55,13 @@ pub(super) struct Found {
     pub(super) mark: Option<Rolled>,
 }
 
-/// A fetch that waits.
+/// A fetch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
+pub(super) struct Fetch {
     pub(super) to: ReplyTo,
     pub(super) offset: Offset,
     pub(super) bytes_max: u32,
-    /// When it is answered with nothing.
+    /// When it is answered with nothing, on the monotonic clock.
     pub(super) until_ns: u64,
 }
 

@@ -26,10 +26,10 @@ use crate::shard::checkpoint::Checkpoint;
 use crate::shard::command::{Command, Commands};
 use crate::shard::counters::Counters;
 use crate::shard::event::{Event, FileToken};
-use crate::shard::fetch::Reads;
 use crate::shard::groups::Groups;
 use crate::shard::open::RecoveredShard;
-use crate::shard::range::{Range, RangeSlot, TailSlot};
+use crate::shard::range::{Fetch, Range, RangeSlot, TailSlot};
+use crate::shard::reads::Reads;
 use crate::shard::tail::Tail;
 use crate::types::{Now, ProducerId, RangeId, ShardId};
 
@@ -47,6 +47,8 @@ pub struct Shard {
     pub(super) checkpoints: Checkpoints,
     pub(super) checkpoint: Checkpoint,
     pub(super) reads: Reads,
+    /// When the first waiting fetch is due, on the monotonic clock.
+    pub(super) next_fetch_ns: Option<u64>,
     pub(super) counters: Counters,
     /// What a replica wants done, while it is being done.
     pub(super) replica_commands: Vec<replica::Command>,
@@ -71,6 +73,7 @@ impl Shard {
             catalog: recovered.catalog,
             checkpoint: Checkpoint::default(),
             reads: Reads::default(),
+            next_fetch_ns: None,
             counters: Counters::default(),
             replica_commands: Vec::new(),
             next_token: 0,
@@ -117,7 +120,7 @@ impl Shard {
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
         let marker = self.groups.marker_due_ns(&self.config);
-        [marker, self.reads.next_deadline_ns, self.next_paced_ns()].into_iter().flatten().min()
+        [marker, self.next_fetch_ns, self.next_paced_ns()].into_iter().flatten().min()
     }
 
     /// What it has counted.
@@ -141,27 +144,29 @@ impl Shard {
                 self.counters.fetches += 1;
                 let until_ns = deadline_ns.min(now.monotonic_ns.saturating_add(u64::from(wait_ms) * 1_000_000));
                 match self.find(range) {
-                    Some(slot) => self.fetch(now, slot, to, offset, bytes_max, until_ns, commands),
+                    Some(slot) => self.fetch(now, slot, Fetch { to, offset, bytes_max, until_ns }, commands),
                     None => refuse(to, Refusal::UnknownRange, commands),
                 }
             }
-            ShardRequest::Bounds { range } => match self.find(range) {
-                Some(slot) => self.bounds(now, slot, to, commands),
-                None => refuse(to, Refusal::UnknownRange, commands),
-            },
+            ShardRequest::Bounds { range } => self.bounds(now, to, range, None, commands),
+            ShardRequest::Since { range, timestamp_ms } => self.bounds(now, to, range, Some(timestamp_ms), commands),
             ShardRequest::Settle { range, producer } => self.settle(to, range, producer, commands),
         }
     }
 
-    /// Where a range begins and ends. What an earlier life wrote counts, and is known only once its end is committed: that is
-    /// asked for, and the question is to be asked again.
-    fn bounds(&mut self, now: Now, slot: RangeSlot, to: ReplyTo, commands: &mut Commands) {
+    /// Where a range, or what is not earlier than a time of it, begins and ends. What an earlier life wrote counts, and is known only
+    /// once its end is committed: that is asked for, and the question is to be asked again.
+    fn bounds(&mut self, now: Now, to: ReplyTo, range: RangeId, since_ms: Option<u64>, commands: &mut Commands) {
+        let Some(slot) = self.find(range) else { return refuse(to, Refusal::UnknownRange, commands) };
         let replica = &mut self.ranges[slot.0].replica;
         let end = replica.committed();
         let is_unsettled = replica.settle_for_reader(end, &mut self.replica_commands);
         self.obey(now, slot, commands);
         if is_unsettled {
             return refuse(to, Refusal::Opening { delay_ms: 1 }, commands);
+        }
+        if let Some(timestamp_ms) = since_ms {
+            return self.since(slot, to, timestamp_ms, false, commands);
         }
         let response = Response::Bounds { start: self.ranges[slot.0].trimmed, end };
         commands.push(Command::Reply { to, response });

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::command::{Command, FileOperation};
-use super::event::{Event, Failed, FileResult};
+use super::event::{Event, Failed, FileResult, FileToken};
 use super::open::RecoveredShard;
 use super::samples;
 use super::shard::Shard;
@@ -38,6 +38,11 @@ struct Rig {
     prepare: bool,
     /// What the committed end of a segment tells to be missing in it.
     holes: BTreeMap<SegmentId, Vec<Span>>,
+    /// Of the records produced.
+    timestamp_ms: u64,
+    /// Whether reads of files take their time.
+    hold_reads: bool,
+    held: Vec<(FileToken, FileOperation)>,
 }
 
 impl Rig {
@@ -65,6 +70,9 @@ impl Rig {
             builder: BatchBuilder::new(64 << 10),
             prepare: true,
             holes: BTreeMap::new(),
+            timestamp_ms: 5,
+            hold_reads: false,
+            held: Vec::new(),
         };
         rig.give(Event::Started);
         rig
@@ -78,6 +86,9 @@ impl Rig {
             match command {
                 Command::Reply { response, .. } => self.replies.push(response),
                 Command::WriteGroup { buffer, length, .. } => self.groups.push((buffer, length)),
+                Command::File { token, operation: operation @ FileOperation::Read { .. } } if self.hold_reads => {
+                    self.held.push((token, operation));
+                }
                 Command::File { token, operation } => {
                     let outcome = Ok(self.operate(operation));
                     self.give(Event::FileDone { token, outcome });
@@ -85,7 +96,7 @@ impl Rig {
                 Command::Tell(message) => self.controller(message),
             }
         }
-        assert!(self.groups.len() <= 1, "one group is under way");
+        assert!(self.groups.len() <= 2, "one group is written, and one waits");
     }
 
     fn operate(&mut self, operation: FileOperation) -> FileResult {
@@ -111,6 +122,16 @@ impl Rig {
             FileOperation::Sync { .. } | FileOperation::SyncFolder { .. } | FileOperation::Remove { .. } => {}
         }
         FileResult::Done
+    }
+
+    /// Does the reads that were held back so far, and gives what they answer.
+    fn release_reads(&mut self) -> Vec<Response> {
+        self.replies.clear();
+        for (token, operation) in std::mem::take(&mut self.held) {
+            let outcome = Ok(self.operate(operation));
+            self.give(Event::FileDone { token, outcome });
+        }
+        std::mem::take(&mut self.replies)
     }
 
     fn open(&mut self, base: Option<Offset>) -> SegmentOpen {
@@ -157,7 +178,8 @@ impl Rig {
     }
 
     fn durable(&mut self, outcome: Result<(), Failed>) {
-        if let Some((buffer, _)) = self.groups.pop() {
+        if !self.groups.is_empty() {
+            let (buffer, _) = self.groups.remove(0);
             self.give(Event::GroupWritten { buffer, outcome });
         }
     }
@@ -176,7 +198,7 @@ impl Rig {
 
     fn produce(&mut self, sequence: u64, value: &[u8]) {
         self.builder.clear();
-        self.builder.push(RecordKey::Key(b"k"), Some(value), &[], 5).unwrap();
+        self.builder.push(RecordKey::Key(b"k"), Some(value), &[], self.timestamp_ms).unwrap();
         let stamp = Stamp {
             producer: ProducerId(3),
             epoch: ProducerEpoch(0),
@@ -204,9 +226,25 @@ impl Rig {
         self.settle();
     }
 
-    /// Stores `count` batches of `bytes` each, a group after each, and gives all values read back.
+    /// Where the records not earlier than a time begin, and where the range ends.
+    fn since(&mut self, timestamp_ms: u64) -> (u64, u64) {
+        self.replies.clear();
+        let request = ShardRequest::Since { range: RANGE, timestamp_ms };
+        self.give(Event::Request { to: TO, deadline_ns: u64::MAX, request });
+        let replies = std::mem::take(&mut self.replies);
+        let [Response::Bounds { start, end }] = replies[..] else { panic!("{replies:?}") };
+        (start.0, end.0)
+    }
+
+    /// Stores `count` batches of `bytes` each, a group after each.
     fn store(&mut self, count: u64, bytes: usize) {
-        for sequence in 0..count {
+        self.store_at(&vec![self.timestamp_ms; usize::try_from(count).unwrap()], bytes);
+    }
+
+    /// Stores a batch of `bytes` for each of these timestamps, a group after each.
+    fn store_at(&mut self, timestamps: &[u64], bytes: usize) {
+        for (sequence, timestamp_ms) in (0..).zip(timestamps) {
+            self.timestamp_ms = *timestamp_ms;
             self.produce(sequence, &value(sequence, bytes));
             self.give(Event::Flush);
             self.settle();
@@ -243,6 +281,46 @@ fn values_of(fetched: &Fetched) -> Vec<Vec<u8>> {
         }
     }
     values
+}
+
+impl Rig {
+    /// Three batches of 40 KiB and a little: one is written, two wait behind it, and one is gathered behind those.
+    fn three_groups(&mut self) {
+        self.warm();
+        for (sequence, handed_out) in [(0, 1), (1, 1), (2, 2), (3, 2)] {
+            self.produce(sequence, &value(sequence, 40 << 10));
+            self.give(Event::Flush);
+            assert_eq!(self.groups.len(), handed_out, "batch {sequence}");
+        }
+        assert_eq!(self.replies, []);
+    }
+}
+
+#[test]
+fn a_group_as_large_as_the_one_that_is_written_is_handed_out_behind_it() {
+    let mut rig = Rig::new(1 << 20);
+    rig.three_groups();
+    let stored = Response::Stored(Stored { records: 1, repeat: false });
+    rig.durable(Ok(()));
+    assert_eq!(std::mem::take(&mut rig.replies), std::slice::from_ref(&stored));
+    assert_eq!(rig.groups.len(), 1, "what is gathered is too small to be closed early");
+    rig.durable(Ok(()));
+    assert_eq!(std::mem::take(&mut rig.replies), [stored.clone(), stored.clone()]);
+    rig.durable(Ok(()));
+    assert_eq!(std::mem::take(&mut rig.replies), [stored]);
+    assert_eq!(rig.read_all(), [0, 1, 2, 3].map(|sequence| value(sequence, 40 << 10)));
+}
+
+#[test]
+fn nothing_behind_a_group_that_failed_is_acknowledged() {
+    let mut rig = Rig::new(1 << 20);
+    rig.three_groups();
+    rig.durable(Err(Failed { errno: 5 }));
+    rig.durable(Err(Failed { errno: 125 }));
+    assert!(rig.groups.is_empty());
+    assert_eq!(rig.replies.len(), 4);
+    assert!(rig.replies.iter().all(|reply| matches!(reply, Response::Refused(_))), "{:?}", rig.replies);
+    assert_eq!(rig.read_all(), [[0; 0]; 0]);
 }
 
 #[test]
@@ -303,8 +381,8 @@ fn a_gap_is_told_by_the_fetch_that_first_reads_the_index_behind_it() {
     let in_footer = matches!(state, SegmentState::Sealed { contents: Contents::Footer(_), .. });
     assert!(in_footer, "its index is in memory: {state:?}");
     let gap = Gap { from: hole.from, to: hole.to, records_at_most: 3, cause };
-    // The first reads the footer and then the batches, the second has the index already.
-    for reads in [2, 1] {
+    // The first reads the footer, the batches, and what follows them; the second has the index already, and what follows.
+    for reads in [3, 1] {
         let before = rig.shard.counters().reads;
         let replies = rig.fetch(0, 0);
         let [Response::Fetched(fetched)] = &replies[..] else { panic!("{replies:?}") };
@@ -312,6 +390,93 @@ fn a_gap_is_told_by_the_fetch_that_first_reads_the_index_behind_it() {
         assert_eq!(fetched.gaps, [gap]);
         assert_eq!(values_of(fetched)[0], value(3, 6_000));
     }
+}
+
+fn one_fetched(replies: &[Response]) -> &Fetched {
+    let [Response::Fetched(fetched)] = replies else { panic!("{replies:?}") };
+    fetched
+}
+
+#[test]
+fn what_a_reader_of_history_asks_for_next_has_been_read_when_it_asks() {
+    let mut rig = Rig::new(256 << 10);
+    rig.warm();
+    rig.store(600, 6_000);
+    let mut next = one_fetched(&rig.fetch(0, 0)).next;
+    rig.hold_reads = true;
+    for _ in 0..3 {
+        let replies = rig.fetch(next.0, 0);
+        let fetched = one_fetched(&replies);
+        assert_eq!(values_of(fetched)[0], value(next.0, 6_000));
+        next = fetched.next;
+        assert_eq!(rig.held.len(), 1, "what follows is being read");
+        assert_eq!(rig.release_reads(), [], "nobody waits for it");
+    }
+}
+
+#[test]
+fn a_fetch_of_what_is_being_read_ahead_waits_for_that_read_and_is_answered_once() {
+    let mut rig = Rig::new(256 << 10);
+    rig.warm();
+    rig.store(600, 6_000);
+    let next = one_fetched(&rig.fetch(0, 0)).next;
+    rig.hold_reads = true;
+    let next = one_fetched(&rig.fetch(next.0, 0)).next;
+    let read_next = rig.held.len();
+    assert_eq!(rig.fetch(next.0, 0), [], "it waits");
+    assert_eq!(rig.held.len(), read_next, "for what is being read already");
+    let replies = rig.release_reads();
+    assert_eq!(values_of(one_fetched(&replies))[0], value(next.0, 6_000));
+    assert_eq!(rig.held.len(), 1, "and what follows is read");
+}
+
+#[test]
+fn a_search_by_time_leaves_out_no_record_and_begins_at_most_an_index_entry_too_early() {
+    let mut rig = Rig::new(256 << 10);
+    // They go back now and then, and one is far ahead of its neighbours.
+    let timestamps: Vec<u64> = (0..600)
+        .map(|i| match i {
+            120 => 3_000,
+            _ if i % 7 == 3 => 800 + i * 10,
+            _ => 1_000 + i * 10,
+        })
+        .collect();
+    rig.warm();
+    rig.store_at(&timestamps, 6_000);
+    assert!(rig.shard.counters().segments_closed >= 10, "the first segments have footers");
+    for wanted in (0..7_200).step_by(37) {
+        let (start, end) = rig.since(wanted);
+        assert_eq!(end, 600);
+        let first = timestamps.iter().position(|ms| *ms >= wanted).map_or(600, |first| first as u64);
+        assert!(start <= first, "time {wanted}: {start} is behind the first at {first}");
+        assert!(first - start <= 12, "time {wanted}: {start} is more than an index entry before {first}");
+    }
+}
+
+#[test]
+fn a_search_by_time_begins_in_front_of_a_hole_that_may_have_held_what_is_searched() {
+    let mut rig = Rig::new(256 << 10);
+    let first = SegmentId(2);
+    // Entries of the index are 64 KiB apart: batches 0, 11, 22, ….
+    let hole = Span { from: Offset(8), to: Offset(11), records_at_most: 3, cause: GapCause::Forced };
+    rig.holes.insert(first, vec![hole]);
+    rig.warm();
+    rig.store_at(&(0..600).collect::<Vec<u64>>(), 6_000);
+    assert_eq!(rig.since(12).0, 8);
+    assert_eq!(rig.since(40).0, 33);
+}
+
+#[test]
+fn a_search_by_time_reads_a_segment_from_its_start_if_its_footer_does_not_verify() {
+    let mut rig = Rig::new(256 << 10);
+    rig.warm();
+    rig.store_at(&(0..600).collect::<Vec<u64>>(), 6_000);
+    let file = DataFile::Segment { segment: SegmentId(2), part: 0 };
+    let state = &rig.shard.catalog.segment(SegmentId(2)).expect("it was stored").state;
+    let SegmentState::Sealed { contents: Contents::Footer(footer), .. } = state else { panic!("{state:?}") };
+    let at = usize::try_from(footer.position).unwrap() + 100;
+    rig.files.get_mut(&file).expect("it was made")[at] ^= 1;
+    assert_eq!(rig.since(30), (0, 600));
 }
 
 #[test]

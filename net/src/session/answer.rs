@@ -73,6 +73,7 @@ impl<'a> Answer<'a> {
             | Kind::Produce
             | Kind::Fetch
             | Kind::Bounds
+            | Kind::Since
             | Kind::Settle
             | Kind::CreateTopic
             | Kind::ListTopics

@@ -31,6 +31,7 @@ pub fn read<'a>(frame: &Frame<'a>, limits: &SessionLimits) -> Result<Inbound<'a>
         Kind::Produce => shard(client::read_produce(frame)?),
         Kind::Fetch => shard(bounded(client::read_fetch(frame)?, limits)),
         Kind::Bounds => shard(client::read_bounds(frame)?),
+        Kind::Since => shard(client::read_since(frame)?),
         Kind::Settle => shard(client::read_settle(frame)?),
         Kind::CreateTopic => control(control::read_create_topic(frame)?),
         Kind::ListTopics => control(control::read_list_topics(frame)?),
@@ -57,6 +58,9 @@ fn bounded<'a>(request: ShardRequest<'a>, limits: &SessionLimits) -> ShardReques
         ShardRequest::Fetch { range, offset, bytes_max, wait_ms } => {
             ShardRequest::Fetch { range, offset, bytes_max: bytes_max.min(limits.fetch_bytes_max), wait_ms }
         }
-        ShardRequest::Produce { .. } | ShardRequest::Bounds { .. } | ShardRequest::Settle { .. } => request,
+        ShardRequest::Produce { .. }
+        | ShardRequest::Bounds { .. }
+        | ShardRequest::Since { .. }
+        | ShardRequest::Settle { .. } => request,
     }
 }

@@ -34,6 +34,7 @@ body!(FetchedStruct, 32 { next: U64, end: U64, gaps: U32, routes: U32, flags: U3
 body!(GapStruct, 32 { from: U64, to: U64, records_at_most: U64, cause: u8, reserved: [u8; 7] });
 body!(BoundsStruct, 8 { range: U64 });
 body!(BoundsAreStruct, 16 { start: U64, end: U64 });
+body!(SinceStruct, 16 { range: U64, timestamp_ms: U64 });
 body!(SettleStruct, 16 { range: U64, producer: U64 });
 body!(SettledStruct, 32 { producer: U64, sequence: U64, epoch: U32, run: U32, flags: U32, reserved: U32 });
 
@@ -104,6 +105,10 @@ pub fn append_request(out: &mut Vec<u8>, correlation: u64, deadline_ms: u32, req
         ShardRequest::Bounds { range } => {
             frame::append(out, head(Kind::Bounds), BoundsStruct { range: range.0.into() }.as_bytes(), &[]);
         }
+        ShardRequest::Since { range, timestamp_ms } => {
+            let body = SinceStruct { range: range.0.into(), timestamp_ms: timestamp_ms.into() };
+            frame::append(out, head(Kind::Since), body.as_bytes(), &[]);
+        }
         ShardRequest::Settle { range, producer } => {
             let body = SettleStruct { range: range.0.into(), producer: producer.0.into() };
             frame::append(out, head(Kind::Settle), body.as_bytes(), &[]);
@@ -144,6 +149,16 @@ pub fn read_bounds(frame: &Frame<'_>) -> Result<ShardRequest<'static>, BodyError
     frame.without_bytes()?;
     let wire: &BoundsStruct = frame.body()?;
     Ok(ShardRequest::Bounds { range: RangeId(wire.range.get()) })
+}
+
+/// Reads the body of a question for what is not earlier than a time.
+///
+/// # Errors
+/// It is not one.
+pub fn read_since(frame: &Frame<'_>) -> Result<ShardRequest<'static>, BodyError> {
+    frame.without_bytes()?;
+    let wire: &SinceStruct = frame.body()?;
+    Ok(ShardRequest::Since { range: RangeId(wire.range.get()), timestamp_ms: wire.timestamp_ms.get() })
 }
 
 /// Reads the body of a settle.

@@ -4,8 +4,8 @@
 //! 0x0001..0x00ff  session        0x0200..0x02ff  control
 //! 0x0100..0x01ff  data path      0x0300..0x03ff  between nodes: reserved
 //! ```
-//! A request has an even number on the data path and in control, its answer the odd one behind it; any request may instead be
-//! answered by `Refused`.
+//! A request has an even number on the data path and in control, its answer the odd one behind it, unless an answer that exists
+//! already serves; any request may instead be answered by `Refused`.
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $number:literal),+ $(,)?) => {
@@ -62,6 +62,8 @@ kinds! {
     Settle = 0x0106,
     /// That.
     Settled = 0x0107,
+    /// Where do the records begin that are not earlier than a time? Answered by `BoundsAre`.
+    Since = 0x010a,
 
     /// Create a topic.
     CreateTopic = 0x0200,

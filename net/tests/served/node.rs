@@ -72,7 +72,9 @@ impl Memory {
                 let entries = found.flat_map(|(_, _, bytes)| bytes.iter().copied()).collect();
                 Response::Fetched(Fetched { entries, next: log.end, end: log.end, gaps: vec![], successors: None })
             }
-            ShardRequest::Bounds { .. } => Response::Bounds { start: Offset(0), end: log.end },
+            ShardRequest::Bounds { .. } | ShardRequest::Since { .. } => {
+                Response::Bounds { start: Offset(0), end: log.end }
+            }
             ShardRequest::Settle { .. } => Response::Refused(Refusal::UnknownRange),
         }
     }

@@ -87,6 +87,7 @@ fn request_frame(kind: Kind, out: &mut Vec<u8>) {
         Kind::Produce => ShardRequest::Produce { range, epoch, batch: b"a batch" },
         Kind::Fetch => ShardRequest::Fetch { range, offset: Offset(100), bytes_max: 1 << 20, wait_ms: 500 },
         Kind::Bounds => ShardRequest::Bounds { range },
+        Kind::Since => ShardRequest::Since { range, timestamp_ms: 1_700_000_000_000 },
         Kind::Settle => ShardRequest::Settle { range, producer: ProducerId(12) },
         _ => {
             let control = match kind {

@@ -212,6 +212,7 @@ proptest! {
             ShardRequest::Produce { range, epoch: Epoch(number), batch: &batch },
             ShardRequest::Fetch { range, offset: Offset(number), bytes_max, wait_ms },
             ShardRequest::Bounds { range },
+            ShardRequest::Since { range, timestamp_ms: number },
             ShardRequest::Settle { range, producer: ProducerId(number) },
         ] {
             let mut out = vec![];

@@ -3,7 +3,6 @@
 //! **Invariant**: a cursor is saved only behind records that were given to standard output, so that nothing is skipped; what was printed
 //! and not yet saved is printed again by the next run.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::{Path, PathBuf};
@@ -67,7 +66,7 @@ enum FailOn {
 #[derive(Debug, Args)]
 pub(crate) struct Consume {
     topic: String,
-    /// Where to begin: earliest, latest, time:MS (milliseconds since 1970; the history before it is read and left out) or cursor:TEXT.
+    /// Where to begin: earliest, latest, time:MS (milliseconds since 1970; of each range from the first record that is not earlier) or cursor:TEXT.
     #[arg(long, value_name = "PLACE", default_value = "earliest")]
     from: Place,
     /// Begin at the cursor in this file if it exists, else where --from says, and save the cursor to it.
@@ -108,9 +107,6 @@ struct Printer<'a> {
     records: u64,
     failed: Option<io::Error>,
     met_gap: bool,
-    /// Records before this time, in ms, are left out, until each range has one that is not.
-    from_ms: u64,
-    begun: BTreeSet<RangeId>,
     /// What the cursor file holds.
     saved: Option<Cursor>,
 }
@@ -136,10 +132,6 @@ impl FromStr for Place {
 impl Consume {
     pub(super) fn run(&self) -> Outcome {
         let start = self.start()?;
-        let from_ms = match (&start, &self.from) {
-            (Start::Earliest, Place::Time(ms)) => *ms,
-            (Start::Earliest | Start::Latest | Start::Cursor(_), _) => 0,
-        };
         let settings = ConsumerSettings {
             start,
             end: if self.follow { End::Never } else { End::Committed },
@@ -148,9 +140,7 @@ impl Consume {
         let stop = stop_flag()?;
         let mut consumer = Consumer::new(&self.client.addr, settings, self.client.timeout);
         let out = BufWriter::with_capacity(1 << 18, io::stdout().lock());
-        let begun = BTreeSet::new();
-        let mut printer =
-            Printer { options: self, out, records: 0, failed: None, met_gap: false, from_ms, begun, saved: None };
+        let mut printer = Printer { options: self, out, records: 0, failed: None, met_gap: false, saved: None };
         let ended = self.print_all(&mut consumer, &mut printer, &stop);
         // What was printed before an error is printed, and its cursor kept.
         self.keep(&consumer, &mut printer)?;
@@ -226,7 +216,8 @@ impl Consume {
         Ok(match (saved, &self.from) {
             (Some(cursor), _) => Start::Cursor(cursor),
             (None, Place::Cursor(cursor)) => Start::Cursor(cursor.clone()),
-            (None, Place::Earliest | Place::Time(_)) => Start::Earliest,
+            (None, Place::Earliest) => Start::Earliest,
+            (None, Place::Time(ms)) => Start::Time(*ms),
             (None, Place::Latest) => Start::Latest,
         })
     }
@@ -260,13 +251,7 @@ fn failure(error: ConsumeError) -> Failure {
 impl Printer<'_> {
     fn take(&mut self, delivery: Delivery<'_>) -> Flow {
         let printed = match delivery {
-            Delivery::Record { range, record, .. } => {
-                if self.from_ms > 0 && !self.begun.contains(&range) {
-                    if record.timestamp_ms < self.from_ms {
-                        return Flow::Continue(());
-                    }
-                    self.begun.insert(range);
-                }
+            Delivery::Record { record, .. } => {
                 self.records += 1;
                 self.record(&record)
             }

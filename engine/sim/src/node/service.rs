@@ -61,7 +61,7 @@ impl Node {
         let shards = self.config.shards;
         let asked = match request {
             ShardRequest::Fetch { range, offset, .. } => Some((range, offset)),
-            ShardRequest::Bounds { range } => Some((range, Offset::ZERO)),
+            ShardRequest::Bounds { range } | ShardRequest::Since { range, .. } => Some((range, Offset::ZERO)),
             ShardRequest::Produce { .. } | ShardRequest::Settle { .. } => None,
         };
         if let (Some(asked), Some(process)) = (asked, &mut self.process) {

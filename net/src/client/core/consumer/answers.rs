@@ -161,11 +161,17 @@ impl Consumer {
                 }
                 cursor.entries().iter().map(|e| (e.span, e.range, e.next)).collect()
             }
-            start @ (Start::Earliest | Start::Latest) => self.places_of_active(*start == Start::Latest),
+            start @ (Start::Earliest | Start::Latest | Start::Time(_)) => {
+                self.places_of_active(*start == Start::Latest)
+            }
+        };
+        let from_ms = match self.settings.start {
+            Start::Time(ms) => Some(ms),
+            Start::Earliest | Start::Latest | Start::Cursor(_) => None,
         };
         self.parts = places
             .into_iter()
-            .map(|(span, range, next)| self.new_part(span, range, next, self.stop_of(range)))
+            .map(|(span, range, next)| Part { from_ms, ..self.new_part(span, range, next, self.stop_of(range)) })
             .collect();
         self.ready = true;
         self.events.push_back(Event::Ready);

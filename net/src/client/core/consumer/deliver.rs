@@ -150,6 +150,10 @@ impl Part {
                     return Progress::Stop;
                 }
                 self.next = offset.plus(1);
+                if self.from_ms.is_some_and(|from_ms| record.timestamp_ms < from_ms) {
+                    continue;
+                }
+                self.from_ms = None;
                 if overlap == Overlap::Part && !self.span.contains(record.key.hash()) {
                     continue;
                 }

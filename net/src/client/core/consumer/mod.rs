@@ -53,6 +53,9 @@ pub enum Start {
     Earliest,
     /// Behind the newest record there is.
     Latest,
+    /// In each active range at the first record that is not earlier than this, in ms since the Unix epoch, by the records' own
+    /// timestamps. What comes behind it is delivered, whatever its timestamp.
+    Time(u64),
     /// Where a cursor was taken.
     Cursor(Cursor),
 }
@@ -277,7 +280,10 @@ impl Consumer {
         for (range, bounded) in &mut self.bounded {
             if is_due(bounded.ask) && self.links.is_up(bounded.link) {
                 bounded.ask = Ask::Asked;
-                let request = ShardRequest::Bounds { range: *range };
+                let request = match self.settings.start {
+                    Start::Time(timestamp_ms) => ShardRequest::Since { range: *range, timestamp_ms },
+                    Start::Earliest | Start::Latest | Start::Cursor(_) => ShardRequest::Bounds { range: *range },
+                };
                 client::append_request(self.links.outbound(bounded.link), TAG_BOUNDS | range.0, 0, &request);
             }
         }

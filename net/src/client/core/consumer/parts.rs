@@ -53,6 +53,8 @@ pub(super) struct Part {
     pub(super) next: Offset,
     /// Where to stop, exclusive.
     pub(super) stop: Option<Offset>,
+    /// Records earlier than this, in ms, are left out up to the first that is not.
+    pub(super) from_ms: Option<u64>,
     pub(super) state: State,
     /// Not yet delivered, in order; two at most.
     pub(super) chunks: VecDeque<Chunk>,
@@ -86,7 +88,8 @@ impl Part {
 impl Consumer {
     pub(super) fn new_part(&mut self, span: KeySpan, range: RangeId, next: Offset, stop: Option<Offset>) -> Part {
         let id = self.new_part_id();
-        Part { id, span, range, next, stop, state: State::Idle, chunks: VecDeque::new(), strikes: 0, transmissions: 0 }
+        let (state, chunks) = (State::Idle, VecDeque::new());
+        Part { id, span, range, next, stop, from_ms: None, state, chunks, strikes: 0, transmissions: 0 }
     }
 
     /// Where reading of a range stops: at the end that it had at the start, if it was active then.
@@ -105,9 +108,13 @@ impl Consumer {
         below.sort_by_key(|r| r.span.first());
         let exact = is_partition_of(span, below.iter().map(|r| r.span));
         if exact {
+            let from_ms = self.parts[at].from_ms;
             let children: Vec<Part> = below
                 .into_iter()
-                .map(|route| self.new_part(route.span, route.range, Offset::ZERO, self.stop_of(route.range)))
+                .map(|route| {
+                    let part = self.new_part(route.span, route.range, Offset::ZERO, self.stop_of(route.range));
+                    Part { from_ms, ..part }
+                })
                 .collect();
             self.parts.splice(at..=at, children);
             return true;
@@ -125,7 +132,10 @@ impl Consumer {
         let count = self.parts[first..].iter().take_while(|p| waits(p)).count();
         let spans = self.parts[first..first + count].iter().map(|p| p.span);
         if is_partition_of(span, spans) {
-            let part = self.new_part(span, child, Offset::ZERO, self.stop_of(child));
+            // Both halves have left out all of theirs: the child may have records that are too early.
+            let halves = &self.parts[first..first + count];
+            let from_ms = halves.iter().map(|p| p.from_ms).min().flatten();
+            let part = Part { from_ms, ..self.new_part(span, child, Offset::ZERO, self.stop_of(child)) };
             self.parts.splice(first..first + count, [part]);
         }
     }

@@ -62,6 +62,29 @@ fn at_a_merge_the_half_that_is_done_waits_for_the_other() {
 }
 
 #[test]
+fn a_time_that_a_parent_did_not_reach_is_looked_for_in_its_children() {
+    let (low, high) = keys();
+    let mut node = Node::default();
+    node.add_range(1, KeySpan::ALL);
+    node.append_at(1, &[(&low, "parent")], 5);
+    let mut pair = Pair::new(node, |s| (s.start, s.end) = (Start::Time(10), End::Never));
+    assert_eq!(pair.read(3), [""; 0]);
+    pair.node.add_range(2, halves().0);
+    pair.node.add_range(3, halves().1);
+    pair.node.seal(1, &[2, 3]);
+    pair.node.append_at(2, &[(&low, "early")], 9);
+    pair.node.append_at(3, &[(&high, "early")], 9);
+    assert_eq!(pair.read(4), [""; 0]);
+    pair.node.append_at(2, &[(&low, "late")], 10);
+    assert_eq!(pair.read(3), ["late"]);
+    pair.node.add_range(4, KeySpan::ALL);
+    pair.node.seal(2, &[4]);
+    pair.node.seal(3, &[4]);
+    pair.node.append_at(4, &[(&low, "of a half that has begun")], 8);
+    assert_eq!(pair.read(5), ["of a half that has begun"]);
+}
+
+#[test]
 fn a_sealed_end_whose_successors_are_not_known_yet_is_asked_for_again() {
     let (low, _) = keys();
     let mut node = Node::default();

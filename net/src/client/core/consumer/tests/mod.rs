@@ -153,6 +153,27 @@ fn latest_follows_only_what_comes() {
 }
 
 #[test]
+fn from_a_time_each_range_is_read_from_its_first_record_that_is_not_earlier() {
+    let mut node = Node::default();
+    node.add_range(1, halves().0);
+    node.add_range(2, halves().1);
+    for (value, at_ms) in [("a", 10), ("b", 10), ("c", 20), ("d", 15), ("e", 30)] {
+        node.append_at(1, &[(value, value)], at_ms);
+    }
+    node.append_at(2, &[("x", "x"), ("y", "y")], 14);
+    let mut pair = Pair::new(node.clone(), |s| s.start = Start::Time(15));
+    assert_eq!(pair.read(4), ["c", "d", "e"]);
+    assert!(pair.consumer.is_done());
+    let mut later = Pair::new(node, |s| (s.start, s.end) = (Start::Time(25), End::Never));
+    assert_eq!(later.read(3), ["e"]);
+    later.node.append_at(2, &[("z", "z")], 24);
+    assert_eq!(later.read(2), [""; 0], "the range had none that was late enough");
+    later.node.append_at(2, &[("zz", "zz")], 25);
+    later.node.append_at(2, &[("zzz", "zzz")], 1);
+    assert_eq!(later.read(3), ["zz", "zzz"]);
+}
+
+#[test]
 fn a_cursor_taken_between_two_records_goes_on_between_them() {
     let mut pair = Pair::new(two_ranges(), |_| ());
     for _ in 0..3 {

@@ -88,12 +88,17 @@ impl Node {
 
     /// Appends a batch of records: key and value.
     pub(super) fn append_keyed(&mut self, id: u64, records: &[(&str, &str)]) {
+        self.append_at(id, records, 1);
+    }
+
+    /// Appends a batch of records, key and value, of this time in ms.
+    pub(super) fn append_at(&mut self, id: u64, records: &[(&str, &str)], timestamp_ms: u64) {
         let kept = self.ranges.get_mut(&RangeId(id)).unwrap();
         let mut builder = BatchBuilder::new(1 << 20);
         for (key, value) in records {
             let key = Some(RecordKey::Key(key.as_bytes())).filter(|k| kept.span.contains(k.hash()));
             let key = key.unwrap_or_else(|| RecordKey::Keyless(kept.span.first()));
-            builder.push(key, Some(value.as_bytes()), &[], 1).unwrap();
+            builder.push(key, Some(value.as_bytes()), &[], timestamp_ms).unwrap();
         }
         let batch = BatchRef::verify(builder.finish(Stamp::default()), 1 << 20).unwrap();
         let mut bytes = vec![0; entry_length(batch.bytes().len())];
@@ -150,6 +155,11 @@ impl Node {
             Request::Shard(ShardRequest::Bounds { range }) => {
                 let kept = &self.ranges[&range];
                 Response::Bounds { start: kept.start, end: kept.end }
+            }
+            // Right in the middle of what is earlier: where it begins exactly is the consumer's work.
+            Request::Shard(ShardRequest::Since { range, .. }) => {
+                let kept = &self.ranges[&range];
+                Response::Bounds { start: Offset(kept.end.0 / 4), end: kept.end }
             }
             Request::Shard(ShardRequest::Fetch { range, offset, .. }) => self.fetch(range, offset),
             other => panic!("not expected: {other:?}"),
