@@ -3,6 +3,11 @@
 //! A crash comes at any event, or hot on the heels of a *moment* at which much is half done: a group was given to the disk, an
 //! answer was sent, a catalog was written. A stop may be a kill or a power cut, and the next start may itself be stopped in any
 //! of its calls to the store, again and again.
+//!
+//! Some ends come while a file of the catalog stalls: what must not be given up before that file is durable has by then been overwritten,
+//! if it was given up.
+
+use sealog_engine::types::time::MILLISECOND_NS;
 
 use crate::check::Mode;
 use crate::random::Random;
@@ -19,6 +24,9 @@ pub enum Fault {
     /// The next start has another number of shards.
     OtherShards,
     SlowDisk,
+    /// A file of a shard's catalog is not made, written or synced for long, while journal groups go on; mostly the process ends just
+    /// before it is.
+    StalledCatalog,
     /// No file can be made for a while. Counted as beyond the model for now: a shard whose checkpoint found no room takes
     /// nothing more in this life.
     FullDisk,
@@ -44,12 +52,13 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Kill,
         Self::PowerCut,
         Self::StopInRecovery,
         Self::OtherShards,
         Self::SlowDisk,
+        Self::StalledCatalog,
         Self::FullDisk,
         Self::ConnectionReset,
         Self::SlowConnection,
@@ -74,6 +83,7 @@ impl Fault {
             Self::StopInRecovery => "stop in recovery",
             Self::OtherShards => "other shard count",
             Self::SlowDisk => "slow disk",
+            Self::StalledCatalog => "stalled catalog",
             Self::FullDisk => "full disk",
             Self::ConnectionReset => "connection reset",
             Self::SlowConnection => "slow connection",
@@ -109,6 +119,7 @@ impl Fault {
             | Self::StopInRecovery
             | Self::OtherShards
             | Self::SlowDisk
+            | Self::StalledCatalog
             | Self::ConnectionReset
             | Self::SlowConnection
             | Self::ClientPause
@@ -179,6 +190,15 @@ struct Armed {
     hit: bool,
 }
 
+/// A file of the catalog that stalls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stall {
+    /// How much longer it takes.
+    pub ns: u64,
+    /// How the process ends just before it is done; `None`: it goes on.
+    pub ends_by: Option<Fault>,
+}
+
 /// What the weather is like in one seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Weather {
@@ -190,6 +210,8 @@ pub struct Weather {
     pub power_cut_percent: u64,
     /// Of 100 starts, how many are stopped in the middle.
     pub stop_in_recovery_percent: u64,
+    /// Of 100 processes, in how many a file of the catalog stalls.
+    pub stalled_catalog_percent: u64,
     pub duplicate_percent: u64,
     pub late_percent: u64,
     pub mode: Mode,
@@ -203,14 +225,25 @@ pub struct Weather {
 /// The schedule.
 pub struct Faults {
     random: Random,
+    /// Chance for stalls alone.
+    stalls: Random,
     pub weather: Weather,
     armed: Option<Armed>,
+    /// So many operations on files of the catalog are let pass, and the next one stalls.
+    stall_after: Option<u64>,
 }
+
+/// The shortest stall of a file of the catalog, and the longest.
+const STALL_MS_MIN: u64 = 20;
+const STALL_MS_MAX: u64 = 250;
+/// Operations on files of the catalog within which one stalls: those of one checkpoint. Few processes live to see two.
+const STALL_WITHIN: u64 = 4;
 
 impl Faults {
     /// The weather of a seed.
     #[must_use]
     pub fn new(mut random: Random, mode: Mode) -> Self {
+        let stalls = random.fork("stalls");
         let damage = *random.pick(&Self::DAMAGE);
         let lasts = matches!(damage, Fault::BitRot | Fault::UnreadableBlock);
         let weather = Weather {
@@ -218,13 +251,14 @@ impl Faults {
             crash_every: random.spread_between(400, 8_000),
             power_cut_percent: *random.pick(&[30, 60, 90]),
             stop_in_recovery_percent: *random.pick(&[0, 10, 40]),
+            stalled_catalog_percent: 0,
             duplicate_percent: *random.pick(&[0, 5, 20]),
             late_percent: *random.pick(&[0, 5, 20]),
             mode,
             damage,
             damage_left: if lasts { random.between(1, 2) } else { u64::MAX },
         };
-        Self { random, weather, armed: None }
+        Self { random, stalls, weather, armed: None, stall_after: None }
     }
 
     /// No fault of its own accord: scripts say what happens.
@@ -235,13 +269,14 @@ impl Faults {
             crash_every: 0,
             power_cut_percent: 0,
             stop_in_recovery_percent: 0,
+            stalled_catalog_percent: 0,
             duplicate_percent: 0,
             late_percent: 0,
             mode: Mode::Within,
             damage: Fault::BitRot,
             damage_left: 0,
         };
-        Self { random, weather, armed: None }
+        Self { stalls: random.fork("stalls"), random, weather, armed: None, stall_after: None }
     }
 
     /// Chance for the details of a fault.
@@ -288,6 +323,26 @@ impl Faults {
         };
         let after = *self.random.pick(&[0, 0, 1, 2, 5]);
         self.armed = Some(Armed { fault, moment, pass, after, hit: false });
+        let stalls = self.stalls.percent(self.weather.stalled_catalog_percent);
+        self.stall_after = stalls.then(|| self.stalls.below(STALL_WITHIN));
+    }
+
+    /// A file of the catalog is about to be made, written or synced: whether that stalls. Where it ends the process, nothing else does
+    /// before: the journal goes on until then.
+    pub fn stall_catalog(&mut self) -> Option<Stall> {
+        let pass = self.stall_after?;
+        self.stall_after = pass.checked_sub(1);
+        if pass > 0 {
+            return None;
+        }
+        let ns = self.stalls.spread_between(STALL_MS_MIN, STALL_MS_MAX) * MILLISECOND_NS;
+        let cut = self.stalls.percent(self.weather.power_cut_percent);
+        let fault = if cut { Fault::PowerCut } else { Fault::Kill };
+        let ends_by = (!self.stalls.one_in(4)).then_some(fault);
+        if ends_by.is_some() {
+            self.armed = None;
+        }
+        Some(Stall { ns, ends_by })
     }
 
     /// A moment has come.
@@ -405,6 +460,37 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_the_catalog_stalls_once_a_life_where_the_weather_says_so() {
+        let mut faults = Faults::new(Random::new(1), Mode::Within);
+        let mut stalls = |percent| {
+            faults.weather.stalled_catalog_percent = percent;
+            faults.arm();
+            (0..2 * STALL_WITHIN).filter_map(|_| faults.stall_catalog()).collect::<Vec<_>>()
+        };
+        assert_eq!(stalls(0), []);
+        let all: Vec<_> = (0..100).flat_map(|_| stalls(100)).collect();
+        assert_eq!(all.len(), 100);
+        assert!(all.iter().all(|stall| (STALL_MS_MIN..=STALL_MS_MAX).contains(&(stall.ns / MILLISECOND_NS))));
+        for ends_by in [None, Some(Fault::Kill), Some(Fault::PowerCut)] {
+            assert!(all.iter().any(|stall| stall.ends_by == ends_by));
+        }
+    }
+
+    #[test]
+    fn a_process_that_a_stall_ends_has_no_other_end() {
+        let mut faults = Faults::new(Random::new(1), Mode::Within);
+        faults.weather.stalled_catalog_percent = 100;
+        let ends = (0..50).filter(|_| {
+            faults.arm();
+            let stall = (0..STALL_WITHIN).find_map(|_| faults.stall_catalog()).expect("one stalls");
+            let crashes = faults.take_crash(u64::MAX).is_some();
+            assert_eq!(crashes, stall.ends_by.is_none());
+            !crashes
+        });
+        assert!((1..50).contains(&ends.count()));
+    }
+
+    #[test]
     fn once_stopped_nothing_goes_wrong() {
         let mut faults = Faults::new(Random::new(1), Mode::Within);
         faults.stop();
@@ -412,5 +498,6 @@ mod tests {
         assert!(faults.take_crash(u64::MAX).is_none());
         assert_eq!((faults.recovery_stop(), faults.next_small_ns()), (None, None));
         assert_eq!(faults.deliveries_ns().1, None);
+        assert_eq!(faults.stall_catalog(), None);
     }
 }

@@ -61,6 +61,8 @@ pub struct Report {
     pub refused_to_start: bool,
 }
 
+/// Mean number of events between crashes where a file of the catalog stalls, at least.
+const STALLED_CRASH_EVERY: u64 = 4_000;
 /// Longest virtual time of the load, whatever was drawn.
 const LOAD_MAX_NS: u64 = 600 * SECOND_NS;
 /// How long everything that waits may take once nothing goes wrong, beyond its own deadline.
@@ -90,17 +92,29 @@ fn draw(seed: u64, options: &Options) -> World {
     let mut config = draw_config(&mut draws, shards_most);
     let mut stalls = random.fork("stalls");
     let stall_one_in = if mode == Mode::Within && stalls.one_in(5) { *stalls.pick(&[2, 4, 8]) } else { 0 };
-    if stall_one_in > 0 {
+    let catalogs_stall = mode == Mode::Within && stall_one_in == 0 && stalls.one_in(6);
+    if stall_one_in > 0 || catalogs_stall {
         // More than the journal holds: what fills while a stalled sync is waited for is the journal, and it goes round.
         config.memory_bytes = 16 << 20;
+    }
+    if catalogs_stall {
+        config.batch_bytes_max = 128 << 10;
     }
     let slowness = *draws.pick(&[1, 1, 1, 4, 20]);
     let profile = DiskProfile { slowness, sync_covers_write_only: draws.one_in(4), stall_one_in };
     let network =
         NetworkProfile { delay_us_max: *draws.pick(&[20, 100, 1_000]), pieces_percent: *draws.pick(&[0, 5, 30]) };
-    let topics = draw_topics(&mut draws, &config);
+    let mut topics = draw_topics(&mut draws, &config);
+    let mut faults = Faults::new(random.fork("faults"), mode);
+    if catalogs_stall {
+        // A journal goes round in one process only if that lives long and much is sent.
+        faults.weather.stalled_catalog_percent = 75;
+        faults.weather.crash_every = faults.weather.crash_every.max(STALLED_CRASH_EVERY);
+        let writer = &mut topics[0].writers[0];
+        *writer = flooding(writer.clone());
+    }
     let mut world = World::new(Parts {
-        faults: Faults::new(random.fork("faults"), mode),
+        faults,
         trace: Trace::new(options.loud, options.keeps),
         config,
         disk: profile,
@@ -177,6 +191,18 @@ fn draw_writer(draws: &mut Random, config: &EngineConfig, topic: u32, name: &str
         records_in_flight: *draws.pick(&[1, 20, 1_000]),
         timeout_ms: *draws.pick(&[300, 2_000, 20_000]),
         direct: draws.one_in(2),
+    }
+}
+
+/// One that fills a journal in a few milliseconds.
+fn flooding(plan: WriterPlan) -> WriterPlan {
+    WriterPlan {
+        value_bytes_most: plan.value_bytes_max.min(60_000),
+        burst_most: 50,
+        pause_us_most: 500,
+        batch_bytes: 1 << 20,
+        records_in_flight: 1_000,
+        ..plan
     }
 }
 

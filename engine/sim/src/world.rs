@@ -40,6 +40,8 @@ use crate::trace::Trace;
 pub enum Happening {
     /// To the process of that incarnation.
     Node(u64, Input),
+    /// The process of that incarnation ends, before its disk has done what it waits for.
+    Ends(u64, Fault),
     /// The node's machine starts a process.
     Start,
     /// It has opened its directory.
@@ -206,6 +208,12 @@ impl World {
                 } else {
                     let (node, mut around) = self.split();
                     node.take(&mut around, incarnation, input);
+                }
+            }
+            Happening::Ends(incarnation, fault) => {
+                let goes_wrong = self.faults.weather.crash_every > 0;
+                if goes_wrong && incarnation == self.node.incarnation() && self.node.is_up() {
+                    self.crash(fault);
                 }
             }
             Happening::Start => self.start()?,
@@ -510,6 +518,7 @@ impl World {
             Fault::Kill
             | Fault::PowerCut
             | Fault::StopInRecovery
+            | Fault::StalledCatalog
             | Fault::OtherShards
             | Fault::DuplicateMessage
             | Fault::LateMessage => return Ok(()),

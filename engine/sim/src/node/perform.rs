@@ -1,6 +1,6 @@
 //! Gives events to the cores and performs what they want.
 
-use sealog_engine::api::port::DataFile;
+use sealog_engine::api::port::{DataFile, Folder};
 use sealog_engine::api::request::ReplyTo;
 use sealog_engine::api::response::Response;
 use sealog_engine::controller;
@@ -11,7 +11,7 @@ use sealog_engine::types::{AlignedBuffer, ShardId};
 
 use super::{Around, Input, Mesh, Node, Owner};
 use crate::disk::{Completed, Operation, Ticket};
-use crate::faults::{Fault, Moment};
+use crate::faults::{Fault, Moment, Stall};
 use crate::world::Happening;
 
 /// Of errno(3): not done, since what it was to follow failed.
@@ -186,8 +186,18 @@ impl Node {
         operation: Operation,
     ) {
         let moment = moment_of(&operation);
+        let stall = if is_of_catalog(&operation) { around.faults.stall_catalog() } else { None };
         let (ticket, latency_ns) = self.disk.submit(operation);
-        let at_ns = around.queue.now_ns() + latency_ns;
+        let mut at_ns = around.queue.now_ns() + latency_ns;
+        if let Some(Stall { ns, ends_by }) = stall {
+            at_ns += ns;
+            around.coverage.fault(Fault::StalledCatalog);
+            around.trace.event(around.queue.now_ns(), 6, Fault::StalledCatalog.row() as u64);
+            around.trace.say(around.queue.now_ns(), || format!("---- stalled catalog, {ns} ns, ends by {ends_by:?}"));
+            if let Some(fault) = ends_by {
+                around.queue.put(at_ns - 1, Happening::Ends(self.incarnation, fault));
+            }
+        }
         around.queue.put(at_ns, Happening::Node(self.incarnation, Input::Disk { owner, ticket, token }));
         if let Some(moment) = moment {
             around.faults.moment(moment);
@@ -316,6 +326,17 @@ impl Node {
             Some(_) => self.arm_controller(around),
             None => {}
         }
+    }
+}
+
+/// Whether it is a step of making a delta of a shard's catalog durable.
+fn is_of_catalog(operation: &Operation) -> bool {
+    match operation {
+        Operation::File(
+            FileOperation::Create { file, .. } | FileOperation::Write { file, .. } | FileOperation::Sync { file },
+        ) => matches!(file, DataFile::CatalogDelta { .. }),
+        Operation::File(FileOperation::SyncFolder { folder }) => *folder == Folder::Catalog,
+        Operation::File(FileOperation::Read { .. } | FileOperation::Remove { .. }) | Operation::Group { .. } => false,
     }
 }
 
