@@ -117,6 +117,7 @@ impl ShardService for Null {
                 Response::Routes { topic: topic(), routes: vec![route()] }
             }
             Request::Control(ControlRequest::CreateTopic { .. }) => Response::Topic(topic()),
+            Request::Control(ControlRequest::DeleteTopic { .. }) => Response::Refused(Refusal::UnknownTopic),
             Request::Control(ControlRequest::ListTopics) => Response::Topics(vec![topic()]),
             Request::Control(ControlRequest::OpenProducer { .. }) => {
                 Response::Producer { producer: ProducerId(1), epoch: ProducerEpoch(1) }

@@ -88,6 +88,8 @@ fn repair_frame(frame: &mut [u8], struct_bytes: usize) {
                 | Kind::ListTopics
                 | Kind::Routes
                 | Kind::OpenProducer
+                | Kind::DeleteTopic
+                | Kind::TopicDeleted
                 | Kind::Topic
                 | Kind::Topics
                 | Kind::RoutesAre

@@ -70,6 +70,7 @@ fuzz_target!(|bytes: &[u8]| {
         (catalog.promises(), catalog.trims(), catalog.live())
     );
     assert!(second.all_uncertain().eq(catalog.all_uncertain()));
+    assert_eq!(second.deletions(), catalog.deletions());
     assert_eq!(&second.snapshot().buffer[..], &first.buffer[..]);
 });
 

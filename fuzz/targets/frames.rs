@@ -77,6 +77,7 @@ fn as_answer(frame: &Frame<'_>) {
         Answer::Bounds { start, end } => Response::Bounds { start: *start, end: *end },
         Answer::Settled(settled) => Response::Settled(settled.clone()),
         Answer::Topic(topic) => Response::Topic(topic.clone()),
+        Answer::TopicDeleted(topic) => Response::TopicDeleted { topic: *topic },
         Answer::Topics(topics) => Response::Topics(topics.clone()),
         Answer::Routes { topic, routes } => Response::Routes { topic: topic.clone(), routes: routes.clone() },
         Answer::Producer { producer, epoch } => Response::Producer { producer: *producer, epoch: *epoch },

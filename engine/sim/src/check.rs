@@ -2,6 +2,7 @@
 //!
 //! Every checker counts how often it had something to check: one that never has is no checker, and the coverage table says so.
 
+pub mod deleted;
 pub mod durable;
 pub mod memory;
 pub mod nothing_silent;
@@ -13,8 +14,9 @@ pub mod progress;
 #[cfg(test)]
 mod tests;
 
+use sealog_engine::api::port::DataFile;
 use sealog_engine::api::response::Gap;
-use sealog_engine::types::{Offset, RangeId};
+use sealog_engine::types::{Offset, RangeId, TopicId};
 use thiserror::Error;
 
 pub use pass::Pass;
@@ -78,6 +80,12 @@ pub enum Violation {
     NoStart { error: String },
     #[error("progress: with no fault left a sender was told {fate:?} of {id:?}")]
     RefusedWhenHealed { id: RecordId, fate: Fate },
+    #[error("deleted: {range} of {topic} is served, which is deleted")]
+    ServedDeleted { range: RangeId, topic: TopicId },
+    #[error("deleted: there are routes to {topic}, which is deleted")]
+    RoutedDeleted { topic: TopicId },
+    #[error("deleted: {file} of {topic} is there, {since_ms} ms after the last fault")]
+    FileLeft { file: DataFile, topic: TopicId, since_ms: u64 },
     #[error("memory: {what} is {used}, the bound is {bound}")]
     Memory { what: &'static str, used: u64, bound: u64 },
     #[error("the node: {what}")]
@@ -103,6 +111,7 @@ pub struct Checks {
     pub nothing_silent: nothing_silent::NothingSilent,
     pub one_history: one_history::OneHistory,
     pub memory: memory::Memory,
+    pub deleted: deleted::Deleted,
     /// The first promise that was found broken where nobody could be told at once.
     pub found: Option<Violation>,
 }
@@ -115,7 +124,7 @@ impl Checks {
 
     /// Each checker's name and how often it had something to check.
     #[must_use]
-    pub fn counts(&self) -> [(&'static str, u64); 7] {
+    pub fn counts(&self) -> [(&'static str, u64); 8] {
         [
             ("durable", self.durable.checked),
             ("once", self.once.checked),
@@ -124,6 +133,7 @@ impl Checks {
             ("nothing silent", self.nothing_silent.checked),
             ("one history", self.one_history.checked),
             ("memory", self.memory.checked),
+            ("deleted", self.deleted.checked),
         ]
     }
 }

@@ -7,6 +7,7 @@
 //! The driver does what a real one does: connects what is wanted, writes what is to be written, gives frames, and calls `tick` in time.
 
 mod admin;
+mod churn;
 mod plain;
 
 use std::collections::VecDeque;
@@ -15,6 +16,7 @@ use sealog_engine::types::Now;
 use sealog_net::client::core::{Client, LinkId};
 
 pub use admin::Admin;
+pub use churn::{CHURN_NAME, Churn, News};
 pub use plain::{Plain, PlainCore};
 
 use crate::check::Violation;
@@ -26,6 +28,7 @@ use crate::world::{Happening, World};
 /// What a client does.
 pub enum Application {
     Admin(Admin),
+    Churn(Box<Churn>),
     Writer(Box<Writer>),
     Reader(Box<Reader>),
     Plain(Plain),
@@ -47,6 +50,7 @@ impl Application {
     fn core(&mut self) -> &mut dyn Client {
         match self {
             Self::Admin(admin) => admin,
+            Self::Churn(churn) => &mut **churn,
             Self::Writer(writer) => &mut writer.core,
             Self::Reader(reader) => &mut reader.core,
             Self::Plain(plain) => plain.core(),
@@ -245,7 +249,7 @@ impl World {
         let client = &mut self.clients[number];
         let core_ns = client.application.core().next_ns().map(|ns| client.clock.virtual_ns(ns));
         let own_ns = match &client.application {
-            Application::Admin(_) | Application::Plain(_) => None,
+            Application::Admin(_) | Application::Churn(_) | Application::Plain(_) => None,
             Application::Writer(writer) => writer.next_ns(),
             Application::Reader(reader) => reader.next_ns(),
         };

@@ -140,6 +140,8 @@ rows!("to controller", TO_CONTROLLER, to_controller, ToController, {
     ToController::Promised { .. } => "Promised",
     ToController::PromiseRefused { .. } => "PromiseRefused",
     ToController::Rolled { .. } => "Rolled",
+    ToController::Stopped { .. } => "Stopped",
+    ToController::Noted { .. } => "Noted",
 });
 
 rows!("to replica", TO_REPLICA, to_replica, ToReplica, {
@@ -149,6 +151,7 @@ rows!("to replica", TO_REPLICA, to_replica, ToReplica, {
     ToReplica::Open { .. } => "Open",
     ToReplica::Prepared { .. } => "Prepared",
     ToReplica::Retired { .. } => "Retired",
+    ToReplica::Deleted { .. } => "Deleted",
 });
 
 rows!("answer", ANSWERS, response, Response, {
@@ -160,6 +163,7 @@ rows!("answer", ANSWERS, response, Response, {
     Response::Bounds { .. } => "Bounds",
     Response::Settled(_) => "Settled",
     Response::Topic(_) => "Topic",
+    Response::TopicDeleted { .. } => "TopicDeleted",
     Response::Topics(_) => "Topics",
     Response::Routes { .. } => "Routes",
     Response::Producer { .. } => "Producer",
@@ -195,9 +199,19 @@ rows!("refusal", REFUSALS, refusal, Refusal, {
     Refusal::BadRequest => "BadRequest",
 });
 
-const CHECKERS: &[&str] = &["durable", "once", "ordered", "progress", "nothing silent", "one history", "memory"];
-const CLIENT: &[&str] =
-    &["held when stopped", "records sent", "stored", "not stored", "unknown", "records read", "gaps read", "passes"];
+const CHECKERS: &[&str] =
+    &["durable", "once", "ordered", "progress", "nothing silent", "one history", "memory", "deleted"];
+const CLIENT: &[&str] = &[
+    "held when stopped",
+    "records sent",
+    "stored",
+    "not stored",
+    "unknown",
+    "records read",
+    "gaps read",
+    "passes",
+    "topics deleted",
+];
 
 /// Messages that nothing of a node alone gives: they wait for splits, and for seals by others. And a stop in order: a simulated node only
 /// ever ends by a kill or a power cut.

@@ -118,7 +118,7 @@ struct Process {
     handshake: Handshake,
     /// What is on its way between two cores arrives in order, but for messages of replicas and controller.
     mesh_ns: BTreeMap<(u16, u16), u64>,
-    /// Fetches, and questions for bounds, that have not been answered: what they asked.
+    /// Requests to shards that have not been answered: the range, and of a fetch the offset.
     asked: BTreeMap<ReplyTo, (RangeId, Offset)>,
     /// Shards whose journal is being written, and the group that waits for that.
     writing: BTreeMap<ShardId, Option<Operation>>,

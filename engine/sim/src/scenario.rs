@@ -9,7 +9,7 @@ use sealog_engine::api::EngineConfig;
 use sealog_engine::types::time::{MILLISECOND_NS, SECOND_NS};
 
 use crate::check::{Mode, Violation};
-use crate::client::{Admin, Application};
+use crate::client::{Admin, Application, Churn};
 use crate::coverage::Coverage;
 use crate::disk::DiskProfile;
 use crate::faults::{Fault, Faults};
@@ -179,6 +179,7 @@ fn draw_writer(draws: &mut Random, config: &EngineConfig, topic: u32, name: &str
     WriterPlan {
         topic,
         topic_name: name.to_owned(),
+        expected: None,
         keys,
         value_bytes_most: (*draws.pick(&[64, 1_000, 8_000, 60_000])).min(largest),
         value_bytes_max: largest,
@@ -230,10 +231,10 @@ impl World {
             }
             self.read_all()?;
             if self.damaged_beyond_start() {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
+        self.files_are_gone()
     }
 
     fn make_topics(&mut self) -> Result<(), Violation> {
@@ -253,7 +254,7 @@ impl World {
     fn topics_left(&self, admin: usize) -> usize {
         match &self.clients[admin].application {
             Application::Admin(admin) => admin.left(),
-            Application::Writer(_) | Application::Reader(_) | Application::Plain(_) => 0,
+            Application::Churn(_) | Application::Writer(_) | Application::Reader(_) | Application::Plain(_) => 0,
         }
     }
 
@@ -271,6 +272,11 @@ impl World {
                 let plan = ReaderPlan::drawn(number, &topic.name, random.clone());
                 self.add_reader(plan, random);
             }
+        }
+        let mut draws = self.random.fork("churn");
+        if self.mode == Mode::Within && draws.one_in(2) {
+            let topics = u32::try_from(draws.between(2, 30)).expect("few topics");
+            self.add_client(Application::Churn(Box::new(Churn::new(topics, draws))));
         }
         if let Some(next_ns) = self.faults.next_small_ns() {
             self.queue.put(self.queue.now_ns() + next_ns, Happening::Fault);
@@ -308,9 +314,13 @@ impl World {
         for (number, client) in self.clients.iter_mut().enumerate() {
             client.go_on(now_ns);
             self.queue.put(now_ns, Happening::Client(number));
-            if let Application::Writer(writer) = &mut client.application {
-                writer.stop();
-                timeout_ms = timeout_ms.max(writer.timeout_ms());
+            match &mut client.application {
+                Application::Writer(writer) => {
+                    writer.stop();
+                    timeout_ms = timeout_ms.max(writer.timeout_ms());
+                }
+                Application::Churn(churn) => churn.stop(),
+                Application::Admin(_) | Application::Reader(_) | Application::Plain(_) => {}
             }
         }
         let until_ns = now_ns + (timeout_ms + HEAL_MS) * MILLISECOND_NS;
@@ -327,9 +337,46 @@ impl World {
                 });
             }
         }
+        self.settle_churn()?;
         // Every client that was waiting to connect again has done so.
         let until_ns = self.queue.now_ns() + RECONNECT_MS * MILLISECOND_NS;
         while self.step(until_ns)? {}
+        Ok(())
+    }
+
+    /// What was asked to be deleted is, and what comes after it is there.
+    fn settle_churn(&mut self) -> Result<(), Violation> {
+        let unsettled = |world: &Self| {
+            world
+                .clients
+                .iter()
+                .filter(|client| match &client.application {
+                    Application::Churn(churn) => churn.living().is_none(),
+                    Application::Admin(_) | Application::Writer(_) | Application::Reader(_) | Application::Plain(_) => {
+                        false
+                    }
+                })
+                .count() as u64
+        };
+        let until_ns = self.queue.now_ns() + HEAL_MS * MILLISECOND_NS;
+        while unsettled(self) > 0 && self.step(until_ns)? {}
+        let waiting = unsettled(self);
+        self.checks.progress.nothing_waits("a topic to be deleted or made", waiting, HEAL_MS)
+    }
+
+    /// Of deleted topics no file is left.
+    fn files_are_gone(&mut self) -> Result<(), Violation> {
+        let began_ns = self.queue.now_ns();
+        let until_ns = began_ns + READ_MAX_NS;
+        while let Some((file, topic)) = self.checks.deleted.file_left(self.node.disk.contents()) {
+            let now_ns = self.queue.now_ns();
+            if now_ns >= until_ns {
+                return Err(Violation::FileLeft { file, topic, since_ms: (now_ns - began_ns) / MILLISECOND_NS });
+            }
+            let next_ns = now_ns + 50 * MILLISECOND_NS;
+            self.queue.put(next_ns, Happening::DiskMends);
+            while self.step(next_ns)? {}
+        }
         Ok(())
     }
 
@@ -374,7 +421,11 @@ impl World {
     }
 
     fn is_writer(&self, client: usize) -> bool {
-        matches!(self.clients[client].application, Application::Writer(_))
+        match &self.clients[client].application {
+            // One whose topic is deleted has none to write to.
+            Application::Writer(writer) => writer.expected().is_none_or(|topic| !self.doomed.contains(&topic)),
+            Application::Admin(_) | Application::Churn(_) | Application::Reader(_) | Application::Plain(_) => false,
+        }
     }
 
     fn writer_is_ready(&self, client: usize) -> bool {
@@ -384,7 +435,7 @@ impl World {
     fn writer_number(&self, client: usize) -> u32 {
         match &self.clients[client].application {
             Application::Writer(writer) => writer.number(),
-            Application::Admin(_) | Application::Reader(_) | Application::Plain(_) => u32::MAX,
+            Application::Admin(_) | Application::Churn(_) | Application::Reader(_) | Application::Plain(_) => u32::MAX,
         }
     }
 
@@ -395,6 +446,10 @@ impl World {
         for (number, topic) in (0u32..).zip(self.topics.clone()) {
             let random = self.random.fork(&format!("final {number} {began_ns}"));
             readers.push(self.add_reader(ReaderPlan::thorough(number, &topic.name, random.clone()), random));
+        }
+        if let Some((number, name)) = self.passing_plan() {
+            let random = self.random.fork(&format!("final passing {began_ns}"));
+            readers.push(self.add_reader(ReaderPlan::thorough(number, name, random.clone()), random));
         }
         let until_ns = began_ns + READ_MAX_NS;
         loop {
@@ -430,6 +485,7 @@ impl World {
         self.coverage.client("records read", self.checks.once.checked);
         self.coverage.client("gaps read", self.gaps_read);
         self.coverage.client("passes", u64::from(self.passes));
+        self.coverage.client("topics deleted", self.checks.deleted.topics_gone());
         Report {
             seed,
             mode: self.mode,

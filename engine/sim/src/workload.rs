@@ -1,6 +1,7 @@
 //! What the applications do: writers that send bursts of records and note what they are told, readers that read everything from
 //! the beginning and again.
 
+mod passing;
 mod reader;
 mod writer;
 
@@ -17,6 +18,10 @@ impl World {
         let now = self.clients[number].clock.read(self.queue.now_ns());
         match &mut self.clients[number].application {
             Application::Admin(_) => Ok(()),
+            Application::Churn(_) => {
+                self.act_churn(number);
+                Ok(())
+            }
             Application::Plain(plain) => {
                 plain.act(now);
                 Ok(())
@@ -29,7 +34,7 @@ impl World {
     /// A client's process died: its application begins again. Returns false if it is one that does not.
     pub(crate) fn restart_application(&mut self, number: usize) -> Result<bool, Violation> {
         match &self.clients[number].application {
-            Application::Admin(_) | Application::Plain(_) => Ok(false),
+            Application::Admin(_) | Application::Churn(_) | Application::Plain(_) => Ok(false),
             Application::Writer(_) => self.restart_writer(number).map(|()| true),
             Application::Reader(_) => {
                 self.restart_reader(number);

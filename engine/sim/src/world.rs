@@ -9,14 +9,14 @@
 //! ```
 //! After each event the schedule of faults is asked whether the node crashes now, and the run ends at the first broken promise.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use sealog_engine::api::EngineConfig;
 use sealog_engine::api::port::DataFile;
 use sealog_engine::api::request::ReplyTo;
 use sealog_engine::api::response::Response;
-use sealog_engine::types::ShardId;
 use sealog_engine::types::time::MILLISECOND_NS;
+use sealog_engine::types::{ShardId, TopicId};
 use sealog_net::session::{self, Inbound};
 use sealog_net::wire::decoder::ReceiveBuffer;
 use sealog_net::wire::frame::Frame;
@@ -82,6 +82,10 @@ pub struct World {
     /// The slowness of the disk in good weather.
     pub(crate) disk_slowness: u64,
     pub(crate) topics: Vec<Topic>,
+    /// Topics made that come and go.
+    pub(crate) passing: u32,
+    /// Topics that somebody has asked to delete.
+    pub(crate) doomed: BTreeSet<TopicId>,
     /// Readings begun.
     pub(crate) passes: u32,
     pub(crate) gaps_read: u64,
@@ -138,6 +142,8 @@ impl World {
             shards_most,
             disk_slowness: disk.slowness,
             topics,
+            passing: 0,
+            doomed: BTreeSet::new(),
             passes: 0,
             gaps_read: 0,
             refused_to_start: false,

@@ -1,6 +1,6 @@
 //! What a node can be asked.
 
-use crate::types::{Epoch, KeySpan, Offset, ProducerEpoch, ProducerId, RangeId, ShardId};
+use crate::types::{Epoch, KeySpan, Offset, ProducerEpoch, ProducerId, RangeId, ShardId, TopicId};
 
 /// Where an answer goes: a request of one connection of one shard.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -76,6 +76,13 @@ impl ShardRequest<'_> {
 pub enum ControlRequest {
     /// Create a topic of `ranges` (a power of two) equal key spans. Answered `Response::Topic`.
     CreateTopic { name: String, ranges: u32 },
+    /// Delete the topic of this name with all its records, for ever. Answered `Response::TopicDeleted` when no range of it takes or
+    /// serves anything any more; its files go later.
+    DeleteTopic {
+        name: String,
+        /// The topic that is meant: one of the same name that was created since is not touched. `None`: whichever it is.
+        topic: Option<TopicId>,
+    },
     /// All topics, by name. Answered `Response::Topics`.
     ListTopics,
     /// One topic's ranges. Answered `Response::Routes`.

@@ -23,6 +23,8 @@ pub enum Response {
     Settled(ProducerSettled),
     /// A topic was created.
     Topic(TopicView),
+    /// A topic is deleted: nothing of it will be served again.
+    TopicDeleted { topic: TopicId },
     /// All topics, by name.
     Topics(Vec<TopicView>),
     /// A topic and its ranges, by key span.

@@ -43,6 +43,10 @@ impl Controller {
     }
 
     fn adopt_shard(&mut self, now_ns: u64, shard: ShardId, commands: &mut Commands) {
+        let deleted: Vec<RangeId> = self.state.deleted_of(self.node, shard).collect();
+        for range in deleted {
+            self.tell(ToReplica::Deleted { range }, commands);
+        }
         let ranges: Vec<RangeId> = self.state.ranges_of(self.node, shard).map(|(range, _)| range).collect();
         for range in ranges {
             self.adopt(range, commands);
@@ -84,6 +88,11 @@ impl Controller {
         outcome: Result<Applied, Rejected>,
         commands: &mut Commands,
     ) {
+        if self.state.range(range).is_none() {
+            // Its topic was deleted while the change was under way.
+            self.forget_work(range);
+            return;
+        }
         let mut told = VecDeque::new();
         let work = self.work.entry(range).or_default();
         work.pending = None;
@@ -115,7 +124,9 @@ impl Controller {
                 | Change::CreateTopic { .. }
                 | Change::ProducerEpoch { .. }
                 | Change::ProducerBlock { .. }
-                | Change::RetentionTick { .. },
+                | Change::RetentionTick { .. }
+                | Change::DeleteTopic { .. }
+                | Change::RangeGone { .. },
             ) => {}
         }
         for message in told {
@@ -129,6 +140,14 @@ impl Controller {
         let range = match message {
             ToController::Ready { shard } => {
                 self.shard_ready(now_ns, shard, commands);
+                return;
+            }
+            ToController::Stopped { range } => {
+                self.range_stopped(range, commands);
+                return;
+            }
+            ToController::Noted { range } => {
+                self.range_noted(range, commands);
                 return;
             }
             ToController::NeedOpen { range } => {

@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::command::Commands;
+use super::delete::Deletions;
 use super::event::Event;
 use super::log::{Log, Written};
 use super::open::{RecoveredMetadata, log_start};
@@ -57,6 +58,7 @@ pub struct Controller {
     /// Who waits for which change.
     pub(super) askers: BTreeMap<LogIndex, Asker>,
     pub(super) producers: ProducerIds,
+    pub(super) deletions: Deletions,
     ticked_ns: Option<u64>,
     cluster: ClusterId,
 }
@@ -87,6 +89,7 @@ impl Controller {
             timers: BTreeSet::new(),
             askers: BTreeMap::new(),
             producers: ProducerIds::default(),
+            deletions: Deletions::default(),
             ticked_ns: None,
             config,
             node,
@@ -231,6 +234,11 @@ impl Controller {
             Change::ProducerBlock { first, count, .. } => {
                 self.block_given(outcome.is_ok().then_some((*first, *count)), commands);
             }
+            Change::DeleteTopic { topic } => match outcome {
+                Ok(_) => self.topic_deleted(entry.index, *topic, commands),
+                Err(_) => self.answer(entry.index, &outcome, commands),
+            },
+            Change::RangeGone { range } => self.deletions.gone(*range),
             Change::RetentionTick { .. } => {}
         }
     }

@@ -63,6 +63,11 @@ impl Controller {
                     refuse(to, refusal, commands);
                 }
             }
+            ControlRequest::DeleteTopic { name, topic } => {
+                if let Err(refusal) = self.take().and_then(|()| self.delete_topic(to, &name, topic)) {
+                    refuse(to, refusal, commands);
+                }
+            }
             ControlRequest::OpenProducer { replaces: None } => match self.take() {
                 Ok(()) => {
                     self.producers.waiting.push_back(to);
@@ -83,7 +88,7 @@ impl Controller {
         if self.log.has_failed() {
             return Err(Refusal::WriteFailed);
         }
-        if self.askers.len() + self.producers.waiting.len() >= WAITING_MAX {
+        if self.askers.len() + self.producers.waiting.len() + self.deletions.waiting() >= WAITING_MAX {
             return Err(Refusal::Overloaded { delay_ms: OVERLOADED_DELAY_MS });
         }
         Ok(())
@@ -168,6 +173,7 @@ impl Controller {
                 Response::Producer { producer, epoch }
             }
             Ok(Applied::Node(_) | Applied::Range(_) | Applied::Clock) => unreachable!("nobody asks for these"),
+            Ok(Applied::TopicDeleted(_)) => unreachable!("answered when its ranges have stopped"),
             Err(rejected) => Response::Refused(refusal_of(rejected)),
         };
         if let Some(to) = self.askers.remove(&index) {
@@ -199,6 +205,7 @@ fn refusal_of(rejected: Rejected) -> Refusal {
     match rejected {
         Rejected::BadTopicName => Refusal::BadTopicName,
         Rejected::TopicExists { .. } => Refusal::TopicExists,
+        Rejected::UnknownTopic { .. } => Refusal::UnknownTopic,
         Rejected::BadRangeCount { most, .. } => Refusal::BadRangeCount { most },
         Rejected::UnknownProducer { .. } => Refusal::UnknownProducer,
         Rejected::ProducerFenced { current } => Refusal::ProducerFenced { epoch: current, run: Run(0) },

@@ -380,6 +380,8 @@ fn show_change(change: &Change) -> String {
         Change::ProducerEpoch { producer, epoch } => format!("raise {producer} to {}", epoch.0),
         Change::ProducerBlock { node, first, count } => format!("give {node} {count} from {first}"),
         Change::RetentionTick { ms } => format!("tick {ms}"),
+        Change::DeleteTopic { topic } => format!("delete {topic}"),
+        Change::RangeGone { range } => format!("{range} is gone"),
     }
 }
 
@@ -408,12 +410,14 @@ fn show_message(message: &ToReplica) -> String {
         ToReplica::Open { range, open } => format!("open {range} {}", show_open(open)),
         ToReplica::Prepared { range, after, open } => format!("prepared {range} {} after {after}", show_open(open)),
         ToReplica::Retired { range, epoch, .. } => format!("retired {range} in {epoch}"),
+        ToReplica::Deleted { range } => format!("deleted {range}"),
     }
 }
 
 fn show_response(response: &Response) -> String {
     match response {
         Response::Topic(view) => format!("{} {} of {}", view.topic, view.name, view.ranges),
+        Response::TopicDeleted { topic } => format!("deleted {topic}"),
         Response::Topics(views) => {
             let names: Vec<&str> = views.iter().map(|view| view.name.as_str()).collect();
             names.join(" ")

@@ -1,6 +1,6 @@
 //! What a data directory holds, as far as it can be told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use thiserror::Error;
 
@@ -48,6 +48,8 @@ pub enum Source {
     Itself,
     /// Nobody: the file is what an unfinished writing left.
     Nobody,
+    /// The deletion of its topic: its files are being removed, and nothing of it is read any more.
+    Deletion,
 }
 
 /// A segment of which the directory knows.
@@ -115,8 +117,8 @@ impl Directory {
         }
         let (catalogs, are_whole) = directory.read_catalogs(store)?;
         let mut current = directory.examine(store)?;
-        directory.read_metadata(store)?;
-        directory.gather(store, (catalogs, are_whole), &mut current)?;
+        let deleted = directory.read_metadata(store)?;
+        directory.gather(store, (catalogs, are_whole), &mut current, deleted)?;
         Ok(directory)
     }
 
@@ -171,16 +173,18 @@ impl Directory {
         }
     }
 
-    fn read_metadata(&mut self, store: &mut dyn Store) -> Result<(), InspectError> {
+    /// Reads the topics' names. Gives the ranges of deleted topics whose shards may not know of it yet.
+    fn read_metadata(&mut self, store: &mut dyn Store) -> Result<BTreeSet<RangeId>, InspectError> {
         let running = self.superblock.filter(|found| found.phase == Phase::Running).map(|found| found.generation);
         match read_metadata(store, running) {
             Ok(state) => {
                 self.topics = state.topic_views().into_iter().map(|view| (view.topic, view.name)).collect();
+                return Ok(state.all_deleted().map(|(range, _)| range).collect());
             }
             Err(crate::controller::open::RecoverMetadataError::Newer(newer)) => return Err(newer.into()),
             Err(error) => self.findings.push(Finding::of_directory(Fault::Metadata(error))),
         }
-        Ok(())
+        Ok(BTreeSet::new())
     }
 
     /// All segments, from the catalogs, the journals, and the files.
@@ -189,6 +193,7 @@ impl Directory {
         store: &mut dyn Store,
         (catalogs, are_whole): (Vec<Catalog>, bool),
         current: &mut BTreeMap<SegmentId, SegmentRecord>,
+        mut deleted: BTreeSet<RangeId>,
     ) -> Result<(), InspectError> {
         let mut files: BTreeMap<SegmentId, Vec<DataFile>> = BTreeMap::new();
         for byte in 0..=u8::MAX {
@@ -199,6 +204,12 @@ impl Directory {
             }
         }
         let mut segments = BTreeMap::new();
+        let mut doomed = BTreeSet::new();
+        for catalog in &catalogs {
+            deleted.extend(catalog.deletions().keys());
+            doomed.extend(catalog.deletions().values().flatten().map(|(segment, _)| *segment));
+        }
+        let source_of = |range, otherwise| if deleted.contains(&range) { Source::Deletion } else { otherwise };
         for catalog in catalogs {
             let mut uncertain: BTreeMap<SegmentId, Vec<Hole>> =
                 catalog.all_uncertain().map(|(segment, _, spans)| (segment, spans.to_vec())).collect();
@@ -206,7 +217,7 @@ impl Directory {
                 let id = record.segment();
                 let segment = Segment {
                     current: current.remove(&id),
-                    source: Source::Catalog,
+                    source: source_of(record.header.range, Source::Catalog),
                     files: files.remove(&id).unwrap_or_default(),
                     uncertain: uncertain.remove(&id).unwrap_or_default(),
                     record,
@@ -216,11 +227,12 @@ impl Directory {
         }
         for (id, record) in std::mem::take(current) {
             let files = files.remove(&id).unwrap_or_default();
-            segments
-                .insert(id, Segment { source: Source::Journal, files, uncertain: Vec::new(), current: None, record });
+            let source = source_of(record.header.range, Source::Journal);
+            segments.insert(id, Segment { source, files, uncertain: Vec::new(), current: None, record });
         }
         let source = if are_whole { Source::Nobody } else { Source::Itself };
         for (id, files) in files {
+            let source = if doomed.contains(&id) { Source::Deletion } else { source };
             if let Some(segment) = self.by_header(store, id, files, source)? {
                 segments.insert(id, segment);
             }
@@ -258,7 +270,7 @@ impl Directory {
     }
 
     fn no_header(&mut self, file: DataFile, segment: SegmentId, fault: Fault, source: Source) -> Option<Segment> {
-        if source == Source::Nobody {
+        if matches!(source, Source::Nobody | Source::Deletion) {
             self.unfinished.push(file);
         } else {
             let segment = Some(segment);

@@ -306,7 +306,7 @@ impl<'a> Judge<'a> {
     fn end(&self) -> Option<Offset> {
         match self.segment.source {
             Source::Catalog => Some(self.record().checkpoint.end),
-            Source::Journal | Source::Itself | Source::Nobody => self.footer_end,
+            Source::Journal | Source::Itself | Source::Nobody | Source::Deletion => self.footer_end,
         }
     }
 

@@ -191,3 +191,25 @@ fn without_a_catalog_a_segment_is_walked_by_its_own_header() {
     assert_eq!(findings[0].offsets, Some(OffsetSpan { from: Offset(102), to: Offset(104) }));
     assert_eq!(shown, [100, 104]);
 }
+
+#[test]
+fn a_file_of_a_deleted_range_that_is_still_there_is_listed_and_not_judged() {
+    let (mut store, batches) = directory(Vec::new());
+    let mut catalog = Catalog::new(ChainId { shard: ShardId(0), shards: 1, generation: Generation(5) }, 1);
+    let whole = Directory::read(&mut store).unwrap();
+    let record = whole.segment(SEGMENT).unwrap().record.clone();
+    let range = record.header.range;
+    catalog.put_segment(record);
+    catalog.delete_range(range);
+    let snapshot = catalog.snapshot();
+    put(&mut store, CATALOG, &snapshot.buffer);
+    // Its bytes may be half gone.
+    store.rot(FILE, batches[1].position as usize, |bytes| bytes.fill(0));
+    let directory = Directory::read(&mut store).unwrap();
+    let segment = directory.segment(SEGMENT).unwrap();
+    assert_eq!((segment.source, segment.files.as_slice()), (Source::Deletion, &[FILE][..]));
+    assert!(walk(&mut store, segment, &mut |_, _| panic!("nothing of it is read")).unwrap().is_empty());
+    store.remove(FILE).unwrap();
+    let directory = Directory::read(&mut store).unwrap();
+    assert!(directory.segment(SEGMENT).is_none());
+}

@@ -42,7 +42,7 @@ pub fn walk(store: &mut dyn Store, segment: &Segment, each: EachBatch<'_>) -> Re
     let limit = record.checkpoint.position;
     let is_judged = match segment.source {
         Source::Catalog | Source::Itself => limit > 0,
-        Source::Journal | Source::Nobody => false,
+        Source::Journal | Source::Nobody | Source::Deletion => false,
     };
     let mut judge = Judge::new(segment);
     if !is_judged {

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::change::{Change, SealReason};
 use super::range_chain::{Misfit, RangeChain};
-use super::state::{FIRST_EPOCH, Node, Range, RangeStatus, Sealing, State, Topic};
+use super::state::{Deleted, FIRST_EPOCH, Node, Range, RangeStatus, Sealing, State, Topic};
 use crate::replica::message::{SealedSegment, SegmentOpen};
 use crate::types::limits::{TOPIC_NAME_BYTES_MAX, TOPIC_RANGES_MAX};
 use crate::types::{
@@ -20,6 +20,8 @@ pub enum Applied {
     Node(NodeId),
     /// A new topic.
     Topic(TopicId),
+    /// A topic is no more.
+    TopicDeleted(TopicId),
     Range(RangeId),
     Producer(ProducerId),
     Clock,
@@ -32,6 +34,8 @@ pub enum Rejected {
     BadTopicName,
     #[error("a topic of this name exists: {topic}")]
     TopicExists { topic: TopicId },
+    #[error("topic {topic} is not known")]
+    UnknownTopic { topic: TopicId },
     #[error("{ranges} is not a power of two up to {most}")]
     BadRangeCount { ranges: u32, most: u32 },
     #[error("no node is named to open the ranges")]
@@ -87,6 +91,11 @@ impl State {
                 self.retention_ms = self.retention_ms.saturating_add(*ms);
                 Ok(Applied::Clock)
             }
+            Change::DeleteTopic { topic } => self.delete_topic(*topic),
+            Change::RangeGone { range } => match self.deleted.remove(range) {
+                Some(_) => Ok(Applied::Range(*range)),
+                None => Err(Rejected::UnknownRange { range: *range }),
+            },
         }
     }
 
@@ -144,6 +153,17 @@ impl State {
         let (name, keyspace_version, batch_bytes_max) = (name.clone(), *keyspace_version, *batch_bytes_max);
         self.topics.insert(topic, Topic { name, keyspace_version, batch_bytes_max, ranges: ids });
         Ok(Applied::Topic(topic))
+    }
+
+    /// What is left of a topic is which of its ranges their holders have still to be told of.
+    fn delete_topic(&mut self, topic: TopicId) -> Result<Applied, Rejected> {
+        let Topic { name, ranges, .. } = self.topics.remove(&topic).ok_or(Rejected::UnknownTopic { topic })?;
+        self.names.remove(&name);
+        for range in ranges {
+            let state = self.ranges.remove(&range).expect("a topic's ranges are known");
+            self.deleted.insert(range, Deleted { topic, home: state.home });
+        }
+        Ok(Applied::TopicDeleted(topic))
     }
 
     fn begin_seal(

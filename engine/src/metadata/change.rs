@@ -1,15 +1,16 @@
 //! Entries of the metadata log: each is a proposal which [`State::apply`](super::State::apply) takes or refuses, the same everywhere.
 //!
 //! At rest and on the wire: one version byte, one byte that names the kind, the fields in the order below, little-endian. Kinds
-//! and versions are added, never changed.
+//! and versions are added, never changed. A change is written in the version that brought its kind: an older build refuses a log with
+//! what it does not know, and goes on reading one without.
 
 use super::codec::{Codec, DecodeError, Reader};
 use crate::format::upgrade::Newer;
 use crate::replica::message::{SealedSegment, SegmentOpen};
-use crate::types::{Epoch, NodeId, ProcessLife, ProducerEpoch, ProducerId, RangeId, SegmentId};
+use crate::types::{Epoch, NodeId, ProcessLife, ProducerEpoch, ProducerId, RangeId, SegmentId, TopicId};
 
 /// Newest version of a change that is known here.
-pub const CHANGE_VERSION: u8 = 1;
+pub const CHANGE_VERSION: u8 = 2;
 
 /// One entry of the metadata log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +55,10 @@ pub enum Change {
     ProducerBlock { node: NodeId, first: ProducerId, count: u64 },
     /// The retention clock goes on by so many ms.
     RetentionTick { ms: u64 },
+    /// The topic is deleted with all its ranges, for ever. Its name is free.
+    DeleteTopic { topic: TopicId },
+    /// Who held the range of a deleted topic has written down that its files are to go: it need not be told again.
+    RangeGone { range: RangeId },
 }
 
 /// Why a segment is sealed.
@@ -80,9 +85,26 @@ impl Change {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64);
-        CHANGE_VERSION.put(&mut out);
+        self.version().put(&mut out);
         self.put(&mut out);
         out
+    }
+
+    /// The version that brought its kind.
+    fn version(&self) -> u8 {
+        match self {
+            Self::NodeStarted { .. }
+            | Self::CreateTopic { .. }
+            | Self::BeginSeal { .. }
+            | Self::Sealed { .. }
+            | Self::Open { .. }
+            | Self::Prepare { .. }
+            | Self::Rolled { .. }
+            | Self::ProducerEpoch { .. }
+            | Self::ProducerBlock { .. }
+            | Self::RetentionTick { .. } => 1,
+            Self::DeleteTopic { .. } | Self::RangeGone { .. } => 2,
+        }
     }
 
     /// From what lies in the log; all of `bytes` belongs to it.
@@ -96,10 +118,10 @@ impl Change {
             let (found, supported) = (u32::from(version), u32::from(CHANGE_VERSION));
             return Err(Newer { what: "metadata change", found, supported }.into());
         }
-        if version == 0 {
+        let change = Self::get(&mut reader)?;
+        if version != change.version() {
             return Err(reader.malformed());
         }
-        let change = Self::get(&mut reader)?;
         reader.end()?;
         Ok(change)
     }
@@ -160,6 +182,8 @@ impl Codec for Change {
             Self::ProducerEpoch { producer, epoch } => (8u8, *producer, *epoch).put(out),
             Self::ProducerBlock { node, first, count } => (9u8, *node, *first, *count).put(out),
             Self::RetentionTick { ms } => (10u8, *ms).put(out),
+            Self::DeleteTopic { topic } => (11u8, *topic).put(out),
+            Self::RangeGone { range } => (12u8, *range).put(out),
         }
     }
 
@@ -189,6 +213,8 @@ impl Codec for Change {
             8 => Self::ProducerEpoch { producer: from.take()?, epoch: from.take()? },
             9 => Self::ProducerBlock { node: from.take()?, first: from.take()?, count: from.take()? },
             10 => Self::RetentionTick { ms: from.take()? },
+            11 => Self::DeleteTopic { topic: from.take()? },
+            12 => Self::RangeGone { range: from.take()? },
             _ => return Err(from.malformed()),
         })
     }

@@ -1,6 +1,6 @@
 //! Questions to the state. None changes it.
 
-use super::state::{Range, RangeStatus, State, Topic};
+use super::state::{Deleted, Range, RangeStatus, State, Topic};
 use crate::api::response::{Route, TopicView};
 use crate::replica::message::RangeView;
 use crate::types::{NodeId, ProcessLife, RangeId, ShardId, TopicId};
@@ -74,6 +74,13 @@ impl State {
     pub fn ranges_of(&self, node: NodeId, shard: ShardId) -> impl Iterator<Item = (RangeId, &Range)> {
         let shards = self.nodes.get(&node).map_or(1, |node| node.shards);
         self.ranges().filter(move |(id, range)| range.home == node && id.shard(shards) == shard)
+    }
+
+    /// The ranges of deleted topics that a shard of a node is still to be told of, by id.
+    pub fn deleted_of(&self, node: NodeId, shard: ShardId) -> impl Iterator<Item = RangeId> {
+        let shards = self.nodes.get(&node).map_or(1, |node| node.shards);
+        let held = move |(id, deleted): &(RangeId, &Deleted)| deleted.home == node && id.shard(shards) == shard;
+        self.all_deleted().filter(held).map(|(id, _)| id)
     }
 
     /// Whether a segment's primary can still append: its process is the node's newest.

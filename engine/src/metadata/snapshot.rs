@@ -6,7 +6,8 @@
 //! 56 reserved u32   60 header checksum u32 (of bytes 0 to 60)   64 body: the state   zeros up to a whole block
 //! ```
 //! The header never changes its shape, so that the version can be believed before anything else is: a newer one is told apart
-//! from damage. The body has a checksum of its own and must decode to its last byte.
+//! from damage. The body has a checksum of its own and must decode to its last byte. It is written in the least version that can say it
+//! all: version 2 is of a state with ranges of deleted topics that somebody is still to be told of, version 1 of one without.
 
 use thiserror::Error;
 
@@ -17,7 +18,7 @@ use crate::format::upgrade::Newer;
 use crate::types::Generation;
 
 /// Newest version of a snapshot that is known here.
-pub const SNAPSHOT_VERSION: u32 = 1;
+pub const SNAPSHOT_VERSION: u32 = 2;
 /// Bytes before the body.
 pub const SNAPSHOT_HEADER_BYTES: usize = 64;
 
@@ -73,7 +74,7 @@ pub fn encode(state: &State, log: &LogStart) -> Vec<u8> {
     let sum = checksum(0, body);
     let mut header = Vec::with_capacity(SNAPSHOT_HEADER_BYTES);
     header.extend_from_slice(&MAGIC);
-    (SNAPSHOT_VERSION, sum, length, *log).put(&mut header);
+    (state.version(), sum, length, *log).put(&mut header);
     0u32.put(&mut header);
     checksum(0, &header).put(&mut header);
     out[..SNAPSHOT_HEADER_BYTES].copy_from_slice(&header);
@@ -110,7 +111,7 @@ pub fn decode(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
         return Err(SnapshotError::Body { stored: body_sum, computed });
     }
     let mut reader = Reader::new(body);
-    let state = State::get(&mut reader).map_err(SnapshotError::State)?;
+    let state = State::get(&mut reader, version).map_err(SnapshotError::State)?;
     reader.end().map_err(SnapshotError::State)?;
     Ok(Snapshot { state, log })
 }

@@ -30,6 +30,8 @@ pub struct State {
     /// By name; derived from `topics`.
     pub(super) names: BTreeMap<String, TopicId>,
     pub(super) ranges: BTreeMap<RangeId, Range>,
+    /// Ranges of deleted topics whose holders have not said yet that they have taken note.
+    pub(super) deleted: BTreeMap<RangeId, Deleted>,
     /// Producers whose id was opened again. One that is not here and was given is in its first epoch.
     pub(super) producers: BTreeMap<ProducerId, ProducerEpoch>,
 }
@@ -83,6 +85,15 @@ pub struct Range {
     pub sealing: Option<Sealing>,
 }
 
+/// A range of a deleted topic. That it stands here is the word by which its files are removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deleted {
+    /// The topic that it belonged to.
+    pub topic: TopicId,
+    /// The node that holds its segments.
+    pub home: NodeId,
+}
+
 /// Whether a range takes records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeStatus {
@@ -116,6 +127,7 @@ impl Default for State {
             topics: BTreeMap::new(),
             names: BTreeMap::new(),
             ranges: BTreeMap::new(),
+            deleted: BTreeMap::new(),
             producers: BTreeMap::new(),
         }
     }
@@ -163,6 +175,17 @@ impl State {
         self.ranges.iter().map(|(id, range)| (*id, range))
     }
 
+    /// A range of a deleted topic whose holder has not said yet that it has taken note.
+    #[must_use]
+    pub fn deleted(&self, range: RangeId) -> Option<&Deleted> {
+        self.deleted.get(&range)
+    }
+
+    /// All of them, by id.
+    pub fn all_deleted(&self) -> impl Iterator<Item = (RangeId, &Deleted)> {
+        self.deleted.iter().map(|(id, deleted)| (*id, deleted))
+    }
+
     /// The epoch in which a producer's id now writes, or `None` if it was never given.
     #[must_use]
     pub fn producer_epoch(&self, producer: ProducerId) -> Option<ProducerEpoch> {
@@ -187,8 +210,14 @@ impl State {
                 && topic.ranges.is_sorted_by(|a, b| a < b)
                 && topic.ranges.iter().all(|range| self.ranges.contains_key(range))
         });
+        let deleted_fit = self.deleted.iter().all(|(id, deleted)| {
+            *id < self.next.range
+                && !self.ranges.contains_key(id)
+                && deleted.topic < self.next.topic
+                && !self.topics.contains_key(&deleted.topic)
+        });
         let producers_fit = self.producers.keys().all(|producer| *producer < self.next.producer);
-        ranges_fit && topics_fit && producers_fit && self.names.len() == self.topics.len()
+        ranges_fit && topics_fit && deleted_fit && producers_fit && self.names.len() == self.topics.len()
     }
 }
 
@@ -197,6 +226,7 @@ fields!(Node { life, shards });
 fields!(Topic { name, keyspace_version, batch_bytes_max, ranges });
 fields!(Range { topic, span, epoch, status, parents, home, trimmed, chain, sealing });
 fields!(Sealing { segment, reason });
+fields!(Deleted { topic, home });
 
 impl Codec for RangeStatus {
     fn put(&self, out: &mut Vec<u8>) {
@@ -218,23 +248,34 @@ impl Codec for RangeStatus {
     }
 }
 
-impl Codec for State {
-    fn put(&self, out: &mut Vec<u8>) {
+impl State {
+    /// The least version of a snapshot that can say it all: what an older build can read it is to go on reading.
+    pub(super) fn version(&self) -> u32 {
+        if self.deleted.is_empty() { 1 } else { 2 }
+    }
+
+    /// As it lies in a snapshot of its version.
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
         (self.applied, self.next, self.retention_ms).put(out);
         put_map(&self.nodes, out);
         put_map(&self.topics, out);
         put_map(&self.ranges, out);
         put_map(&self.producers, out);
+        if self.version() >= 2 {
+            put_map(&self.deleted, out);
+        }
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    /// From a snapshot of `version`.
+    pub(super) fn get(from: &mut Reader<'_>, version: u32) -> Result<Self, DecodeError> {
         let (applied, next, retention_ms) = from.take()?;
         let nodes = get_map(from)?;
         let topics: BTreeMap<TopicId, Topic> = get_map(from)?;
         let names = topics.iter().map(|(id, topic)| (topic.name.clone(), *id)).collect();
         let (ranges, producers) = (get_map(from)?, get_map(from)?);
-        let state = Self { applied, next, retention_ms, nodes, topics, names, ranges, producers };
-        if state.is_valid() { Ok(state) } else { Err(from.malformed()) }
+        let deleted = if version >= 2 { get_map(from)? } else { BTreeMap::new() };
+        let state = Self { applied, next, retention_ms, nodes, topics, names, ranges, deleted, producers };
+        if state.is_valid() && state.version() == version { Ok(state) } else { Err(from.malformed()) }
     }
 }
 

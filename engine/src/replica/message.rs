@@ -14,6 +14,9 @@
 //!     |<--------------------------- Prepared --- |
 //!     | -- Rolled ------------------------------>|   full, and committed to its end
 //!     |<----------------------------- Sealed --- |
+//!     |<---------------------------- Deleted --- |   its topic is deleted, as committed
+//!     | -- Stopped ----------------------------->|   it takes and serves nothing any more
+//!     | -- Noted ------------------------------->|   the catalog says that its files are to go: told no more
 //! ```
 
 use crate::api::response::{GapCause, Route};
@@ -35,6 +38,8 @@ pub enum ToReplica {
     Prepared { range: RangeId, after: SegmentId, open: SegmentOpen },
     /// The range itself is sealed: its keys go to the successors.
     Retired { range: RangeId, epoch: Epoch, successors: Vec<Route> },
+    /// The range's topic is deleted: it ends, and its segments go, for ever.
+    Deleted { range: RangeId },
 }
 
 /// From a shard to the controller.
@@ -54,6 +59,10 @@ pub enum ToController {
     PromiseRefused { range: RangeId, segment: SegmentId, promised: Epoch },
     /// The roll mark is durable on a quorum, and so is all before it.
     Rolled { range: RangeId, mark: Rolled },
+    /// The range takes and serves nothing any more. Answers `Deleted`, each time.
+    Stopped { range: RangeId },
+    /// The catalog says, durably, that the range is deleted and which files are still to be removed. Answers `Deleted`.
+    Noted { range: RangeId },
 }
 
 /// The committed state of a range.
@@ -158,7 +167,8 @@ impl ToReplica {
             | Self::Sealed { range, .. }
             | Self::Open { range, .. }
             | Self::Prepared { range, .. }
-            | Self::Retired { range, .. } => *range,
+            | Self::Retired { range, .. }
+            | Self::Deleted { range } => *range,
         }
     }
 }

@@ -134,7 +134,20 @@ impl Replica {
             ToReplica::Open { open, .. } => self.open(open, commands),
             ToReplica::Prepared { after, open, .. } => self.prepared(after, open),
             ToReplica::Retired { epoch, successors, .. } => self.retired(epoch, successors, commands),
+            ToReplica::Deleted { .. } => self.deleted(commands),
         }
+    }
+
+    /// The range's topic is deleted. What waits ends now: a repeat of what was stored is stored, and all else is not and never will be, for
+    /// nobody has read it and nobody can. The range is forgotten by its shard, and this with it.
+    fn deleted(&mut self, commands: &mut Vec<Command>) {
+        for pending in self.pending.drain(..) {
+            let is_stored = pending.end <= self.committed;
+            let response = if is_stored { pending.due().response() } else { Response::Refused(Refusal::UnknownRange) };
+            commands.push(Command::Reply { to: pending.to, response });
+        }
+        self.producers = ProducerTable::default();
+        commands.push(Command::Wake);
     }
 
     fn adopt(&mut self, view: RangeView, commands: &mut Vec<Command>) {

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!  cut: every segment's memory is closed at a block; no later entry joins a group with an earlier one (barrier)
+//!   |  if a file is missing: the last group before the cut is durable
 //!   |  make missing files -> write chunks -> sync files -> sync folders        (a)
 //!   |  the last group before the cut is durable
 //!   |  write the catalog's delta -> sync it -> sync its folder                 (b)
@@ -10,6 +11,9 @@
 //! ```
 //! Crash before (b) is durable: recovery replays from the older mark, whose groups are all still there, and writes the same bytes
 //! behind the older checkpoint. Crash after (b): from the new mark. Each step begins when all of the one before has been answered.
+//!
+//! A file is made only for a segment whose opening is durable: so whatever file there is, the journal or a catalog knows whose it is, and
+//! none is left behind.
 //!
 //! Invariant: the catalog's delta speaks of nothing that is not synced, and of no entry behind the cut.
 
@@ -27,7 +31,7 @@ use crate::shard::obey::hole_of;
 use crate::shard::range::TailSlot;
 use crate::shard::shard::Shard;
 use crate::shard::tail::Tail;
-use crate::types::Now;
+use crate::types::{Now, RangeId};
 
 /// How files are made, written and synced while so many eighths of the ring, or of the memory for unwritten data, are taken: the device
 /// is shared with the journal, whose latency counts, until room counts more. The syncs of a few hundred segments at once would keep
@@ -53,6 +57,8 @@ struct Pace {
 enum Step {
     #[default]
     Idle,
+    /// A file is to be made, and the opening of its segment is not durable yet.
+    Openings,
     Files,
     Chunks,
     Syncs,
@@ -88,6 +94,10 @@ pub(super) struct Checkpoint {
     /// One is wanted though none is due, and in no way to be slow: nobody waits for the journal any more.
     stopping: Stopping,
     cuts: BTreeMap<TailSlot, Cut>,
+    /// Tails of deleted ranges: all that waited of them lies before the cut.
+    doomed: Vec<TailSlot>,
+    /// Ranges that were deleted before the cut.
+    pub(super) deleted: BTreeSet<RangeId>,
     chunks: VecDeque<FileOperation>,
     /// Operations of this step that wait for their turn.
     paced: VecDeque<FileOperation>,
@@ -118,21 +128,26 @@ impl Checkpoint {
 impl Shard {
     /// Begins a checkpoint if one is due.
     pub(super) fn begin_checkpoint(&mut self, now: Now, commands: &mut Commands) {
-        let wanted = self.checkpoint.stopping == Stopping::Wanted;
-        let due = wanted || self.checkpoints.is_due(&self.groups.ring, self.counters.unwritten_bytes);
+        let due = self.wants_checkpoint() || self.checkpoints.is_due(&self.groups.ring, self.counters.unwritten_bytes);
         if self.checkpoint.step != Step::Idle || self.checkpoint.failed || self.groups.failed || !due {
             return;
         }
-        if wanted {
+        if self.checkpoint.stopping == Stopping::Wanted {
             self.checkpoint.stopping = Stopping::Begun;
         }
         self.counters.last_checkpoint_begin_wall_ms = now.wall_ms;
         self.checkpoint.bytes = self.counters.unwritten_bytes;
+        self.checkpoint.deleted = self.deletions.cut();
         self.cut_tails();
         self.groups.cut();
         self.checkpoint.mark = self.groups.pass_cut();
-        self.enter(now, Step::Files, commands);
+        self.enter(now, Step::Openings, commands);
         self.advance_checkpoint(now, commands);
+    }
+
+    /// Whether somebody waits for one that begins from now on, however little there is to write.
+    fn wants_checkpoint(&self) -> bool {
+        self.checkpoint.stopping == Stopping::Wanted || self.deletions.want_checkpoint()
     }
 
     /// The last checkpoint of this life, if there is anything to write: behind the one that is under way, if one is.
@@ -147,6 +162,10 @@ impl Shard {
     fn cut_tails(&mut self) {
         for (at, tail) in self.tails.iter_mut().enumerate() {
             let Some(tail) = tail else { continue };
+            if tail.doomed {
+                self.checkpoint.doomed.push(TailSlot(at));
+                continue;
+            }
             let cut = tail.appender.cut();
             if cut.position == tail.appender.checkpointed_position() && tail.noted_closed == tail.closed.is_some() {
                 continue;
@@ -182,6 +201,9 @@ impl Shard {
             return self.begin_checkpoint(now, commands);
         }
         while !self.checkpoint.waits() && !self.checkpoint.failed {
+            if self.checkpoint.step == Step::Idle && self.wants_checkpoint() {
+                return self.begin_checkpoint(now, commands);
+            }
             let next = match self.checkpoint.step {
                 Step::Idle => return,
                 Step::Files => Step::Chunks,
@@ -189,8 +211,7 @@ impl Shard {
                 Step::Syncs => Step::Folders,
                 Step::Folders => Step::Groups,
                 Step::Groups => {
-                    let durable = self.groups.durable.sequence;
-                    if self.checkpoint.mark.is_none_or(|mark| durable < mark.sequence) {
+                    if !self.cut_is_durable() {
                         return;
                     }
                     Step::CatalogFile
@@ -200,21 +221,38 @@ impl Shard {
                 Step::CatalogSync => Step::CatalogFolder,
                 Step::CatalogFolder => {
                     self.release(now);
+                    self.note_deletions(commands);
                     Step::Snapshot(0)
                 }
                 Step::Snapshot(step) if step < 3 && self.checkpoint.snapshot.is_some() => Step::Snapshot(step + 1),
                 Step::Snapshot(_) => Step::Removals,
                 Step::Removals => Step::Idle,
+                Step::Openings => {
+                    if self.makes_files() && !self.cut_is_durable() {
+                        return;
+                    }
+                    Step::Files
+                }
             };
             self.enter(now, next, commands);
         }
+    }
+
+    /// Whether the last group before the cut is durable.
+    fn cut_is_durable(&self) -> bool {
+        self.checkpoint.mark.is_some_and(|mark| self.groups.durable.sequence >= mark.sequence)
+    }
+
+    fn makes_files(&self) -> bool {
+        let mut tails = self.checkpoint.cuts.keys().filter_map(|slot| self.tails[slot.0].as_ref());
+        tails.any(|tail| !tail.has_file)
     }
 
     /// Gives the operations of a step.
     fn enter(&mut self, now: Now, step: Step, commands: &mut Commands) {
         self.checkpoint.step = step;
         match step {
-            Step::Idle | Step::Groups => {}
+            Step::Idle | Step::Openings | Step::Groups => {}
             Step::Files => {
                 self.make_files();
                 self.operate_paced(now, commands);
@@ -360,6 +398,11 @@ impl Shard {
                 if let Some(at) = range.piece_of(tail.segment) {
                     range.chain[at].tail = None;
                 }
+                tail.appender.release(&mut self.pool);
+            }
+        }
+        for slot in std::mem::take(&mut self.checkpoint.doomed) {
+            if let Some(tail) = self.tails[slot.0].take() {
                 tail.appender.release(&mut self.pool);
             }
         }

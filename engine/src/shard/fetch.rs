@@ -32,6 +32,9 @@ impl Shard {
     pub(super) fn fetch(&mut self, now: Now, slot: RangeSlot, fetch: Fetch, commands: &mut Commands) {
         let Fetch { to, offset, .. } = fetch;
         let range = &mut self.ranges[slot.0];
+        if range.deleted {
+            return refuse(to, Refusal::UnknownRange, commands);
+        }
         if offset < range.trimmed {
             return refuse(to, Refusal::Expired { resume: range.trimmed }, commands);
         }

@@ -125,6 +125,7 @@ impl Shard {
             final_table: None,
             has_file: false,
             noted_closed: false,
+            doomed: false,
         });
         self.ranges[slot.0].chain.push(Piece::open(open.segment, base, tail));
         let entry = self.entry(Kind::Open, slot, open.segment, base.0);

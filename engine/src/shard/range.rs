@@ -25,6 +25,8 @@ pub(super) struct Range {
     pub(super) chain: Vec<Piece>,
     /// Fetches that wait for a record or for a seal.
     pub(super) waiting: Vec<Fetch>,
+    /// Its topic is deleted: nobody finds it any more, and what was under way for it is refused.
+    pub(super) deleted: bool,
 }
 
 /// One segment of a range.
@@ -67,7 +69,8 @@ pub(super) struct Fetch {
 
 impl Range {
     pub(super) fn new(replica: Replica) -> Self {
-        Self { range: replica.range(), replica, trimmed: Offset::ZERO, chain: Vec::new(), waiting: Vec::new() }
+        let (trimmed, chain, waiting) = (Offset::ZERO, Vec::new(), Vec::new());
+        Self { range: replica.range(), replica, trimmed, chain, waiting, deleted: false }
     }
 
     /// The memory of the segment that takes batches.

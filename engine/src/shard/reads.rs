@@ -123,6 +123,14 @@ impl DiskRead {
             Reading::Ahead { .. } => None,
         }
     }
+
+    /// The range that somebody reads with it.
+    fn slot(&self) -> Option<RangeSlot> {
+        match &self.kind {
+            Reading::Batches(BatchRead { slot, .. }) | Reading::Footer { slot, .. } => Some(*slot),
+            Reading::Ahead { .. } => None,
+        }
+    }
 }
 
 impl Reads {
@@ -144,6 +152,13 @@ impl Reads {
     /// Forgets the reads of a connection that is gone, unless they are under way.
     pub(super) fn forget(&mut self, is_gone: impl Fn(ReplyTo) -> bool) {
         self.queue.retain(|read| !read.to().is_some_and(&is_gone));
+    }
+
+    /// Takes out what waits for its turn to read a range. Gives those who asked.
+    pub(super) fn take_waiting(&mut self, slot: RangeSlot) -> Vec<ReplyTo> {
+        let taken = self.queue.iter().filter(|read| read.slot() == Some(slot)).filter_map(DiskRead::to).collect();
+        self.queue.retain(|read| read.slot() != Some(slot));
+        taken
     }
 
     fn keep_index(&mut self, segment: SegmentId, index: Vec<IndexEntry>) {
@@ -223,11 +238,33 @@ impl Shard {
 
     /// A read is done: answers, or reads on.
     pub(super) fn read_done(&mut self, token: FileToken, outcome: Result<FileResult, Failed>, commands: &mut Commands) {
-        let DiskRead { position, length, kind, .. } = self.reads.under_way.remove(&token).expect("a read under way");
+        let done = self.reads.under_way.remove(&token).expect("a read under way");
+        let deleted = done.slot().is_some_and(|slot| self.ranges[slot.0].deleted);
+        let asker = done.to().filter(|_| deleted);
+        let DiskRead { position, length, kind, .. } = done;
         let read = match outcome {
             Ok(FileResult::Read { bytes, length }) => Some((bytes, length)),
             Ok(FileResult::Done) | Err(_) => None,
         };
+        match (kind, asker) {
+            (_, Some(to)) => refuse(to, Refusal::UnknownRange, commands),
+            (kind, None) => self.read_on(kind, (position, length), read, commands),
+        }
+        while self.reads.under_way.len() < self.reads_max()
+            && let Some(next) = self.reads.queue.pop_front()
+        {
+            self.start_read(next, commands);
+        }
+    }
+
+    /// What a read has brought, of `length` bytes asked for at `position`, is used.
+    fn read_on(
+        &mut self,
+        kind: Reading,
+        (position, length): (u64, usize),
+        read: Option<(AlignedBuffer, usize)>,
+        commands: &mut Commands,
+    ) {
         let bytes = read.as_ref().map_or(&[][..], |(bytes, length)| &bytes[..*length]);
         match kind {
             Reading::Batches(read) => self.batches_read(position, length, bytes, read, commands),
@@ -242,11 +279,6 @@ impl Shard {
                 }
             }
             Reading::Ahead { segment, offset } => self.keep_ahead(segment, offset, read),
-        }
-        while self.reads.under_way.len() < self.reads_max()
-            && let Some(next) = self.reads.queue.pop_front()
-        {
-            self.start_read(next, commands);
         }
     }
 

@@ -6,6 +6,7 @@
 //!  Request Fetch, FileDone -> fetch
 //!  Message -> obey (seal, open, close)
 //!  GroupWritten, FileDone -> checkpoint
+//!  Message, FileDone -> delete (of a topic's ranges)
 //! ```
 //! Invariants: one journal group is under way at most; what is acknowledged is durable in the journal or in a segment under the
 //! catalog; nothing is served above a range's committed end.
@@ -25,6 +26,7 @@ use crate::segment::pool::ChunkPool;
 use crate::shard::checkpoint::Checkpoint;
 use crate::shard::command::{Command, Commands};
 use crate::shard::counters::Counters;
+use crate::shard::delete::Deletions;
 use crate::shard::event::{Event, FileToken};
 use crate::shard::groups::Groups;
 use crate::shard::open::RecoveredShard;
@@ -49,6 +51,7 @@ pub struct Shard {
     pub(super) reads: Reads,
     /// When the first waiting fetch is due, on the monotonic clock.
     pub(super) next_fetch_ns: Option<u64>,
+    pub(super) deletions: Deletions,
     pub(super) counters: Counters,
     /// What a replica wants done, while it is being done.
     pub(super) replica_commands: Vec<replica::Command>,
@@ -70,6 +73,7 @@ impl Shard {
             pool: ChunkPool::new(config.memory_bytes / 2),
             groups: Groups::new(&recovered, config),
             checkpoints: Checkpoints::new(recovered.ring.geometry().bytes(), config.memory_bytes),
+            deletions: Deletions::new(&recovered.catalog),
             catalog: recovered.catalog,
             checkpoint: Checkpoint::default(),
             reads: Reads::default(),
@@ -86,6 +90,7 @@ impl Shard {
         match event {
             Event::Started => {
                 commands.push(Command::Tell(ToController::Ready { shard: self.id }));
+                self.remove_files(commands);
             }
             Event::Request { to, deadline_ns, request } => self.request(now, to, deadline_ns, request, commands),
             Event::Flush => self.submit_group(now, commands),
@@ -98,6 +103,8 @@ impl Shard {
             Event::FileDone { token, outcome } => {
                 if self.reads.owns(token) {
                     self.read_done(token, outcome, commands);
+                } else if self.deletions.owns(token) {
+                    self.removal_done(outcome.map(|_| ()), commands);
                 } else {
                     self.checkpoint_file_done(now, token, outcome, commands);
                     self.submit_group(now, commands);
@@ -190,8 +197,13 @@ impl Shard {
 
     fn message(&mut self, now: Now, message: ToReplica, commands: &mut Commands) {
         let range = message.range();
+        if matches!(message, ToReplica::Deleted { .. }) {
+            return self.delete_range(now, range, commands);
+        }
         let slot = match (self.find(range), &message) {
             (Some(slot), _) => slot,
+            // Told before it was deleted, and overtaken by that.
+            (None, _) if self.deletions.has(range) => return,
             (None, ToReplica::Adopt(view)) => self.adopt_range(view),
             // Only a range that was adopted is spoken of; what is late for one that is gone changes nothing.
             (None, _) => return,

@@ -25,6 +25,8 @@ pub(super) struct Tail {
     pub(super) has_file: bool,
     /// The catalog says that it is closed.
     pub(super) noted_closed: bool,
+    /// Its range is deleted: it is written no more, and goes when the journal has what waits of it.
+    pub(super) doomed: bool,
 }
 
 /// A committed end, written down.

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+mod delete;
+
 use super::command::{Command, FileOperation};
 use super::event::{Event, Failed, FileResult, FileToken};
 use super::open::RecoveredShard;
@@ -43,6 +45,10 @@ struct Rig {
     /// Whether reads of files take their time.
     hold_reads: bool,
     held: Vec<(FileToken, FileOperation)>,
+    /// What was told of deletions.
+    told: Vec<ToController>,
+    /// A segment file is removed; false: that fails.
+    removes: bool,
 }
 
 impl Rig {
@@ -73,6 +79,8 @@ impl Rig {
             timestamp_ms: 5,
             hold_reads: false,
             held: Vec::new(),
+            told: Vec::new(),
+            removes: true,
         };
         rig.give(Event::Started);
         rig
@@ -90,7 +98,7 @@ impl Rig {
                     self.held.push((token, operation));
                 }
                 Command::File { token, operation } => {
-                    let outcome = Ok(self.operate(operation));
+                    let outcome = self.operate(operation);
                     self.give(Event::FileDone { token, outcome });
                 }
                 Command::Tell(message) => self.controller(message),
@@ -99,7 +107,7 @@ impl Rig {
         assert!(self.groups.len() <= 2, "one group is written, and one waits");
     }
 
-    fn operate(&mut self, operation: FileOperation) -> FileResult {
+    fn operate(&mut self, operation: FileOperation) -> Result<FileResult, Failed> {
         match operation {
             FileOperation::Create { file, .. } => {
                 self.files.insert(file, Vec::new());
@@ -117,18 +125,26 @@ impl Rig {
                 let found = &found[..found.len().min(length)];
                 let mut bytes = AlignedBuffer::zeroed(length);
                 bytes[..found.len()].copy_from_slice(found);
-                return FileResult::Read { bytes, length: found.len() };
+                return Ok(FileResult::Read { bytes, length: found.len() });
             }
-            FileOperation::Sync { .. } | FileOperation::SyncFolder { .. } | FileOperation::Remove { .. } => {}
+            FileOperation::Remove { file: DataFile::Segment { .. } } if !self.removes => {
+                return Err(Failed { errno: 5 });
+            }
+            FileOperation::Remove { file } => {
+                let is_noted = self.told.contains(&ToController::Noted { range: RANGE });
+                assert!(is_noted || !matches!(file, DataFile::Segment { .. }), "a catalog may still lead to {file}");
+                self.files.remove(&file);
+            }
+            FileOperation::Sync { .. } | FileOperation::SyncFolder { .. } => {}
         }
-        FileResult::Done
+        Ok(FileResult::Done)
     }
 
     /// Does the reads that were held back so far, and gives what they answer.
     fn release_reads(&mut self) -> Vec<Response> {
         self.replies.clear();
         for (token, operation) in std::mem::take(&mut self.held) {
-            let outcome = Ok(self.operate(operation));
+            let outcome = self.operate(operation);
             self.give(Event::FileDone { token, outcome });
         }
         std::mem::take(&mut self.replies)
@@ -165,6 +181,7 @@ impl Rig {
                 };
                 self.give(Event::Message(ToReplica::Sealed { range, sealed }));
             }
+            ToController::Stopped { .. } | ToController::Noted { .. } => self.told.push(message),
             ToController::NeedSuccessor { .. }
             | ToController::NeedSeal { .. }
             | ToController::Promised { .. }

@@ -67,6 +67,7 @@ impl Replies for Inbox {
             | Response::Bounds { .. }
             | Response::Settled(_)
             | Response::Topics(_)
+            | Response::TopicDeleted { .. }
             | Response::Routes { .. }
             | Response::Refused(_) => {}
         }

@@ -1,7 +1,7 @@
 //! From a node's frame to an answer: the client's side of a session.
 
 use sealog_engine::api::response::{ProducerSettled, Route, Stored, TopicView};
-use sealog_engine::types::{Offset, ProducerEpoch, ProducerId};
+use sealog_engine::types::{Offset, ProducerEpoch, ProducerId, TopicId};
 
 use crate::wire::client::{self, FetchedView};
 use crate::wire::control;
@@ -27,6 +27,8 @@ pub enum Answer<'a> {
     },
     Settled(ProducerSettled),
     Topic(TopicView),
+    /// A topic is deleted.
+    TopicDeleted(TopicId),
     Topics(Vec<TopicView>),
     Routes {
         topic: TopicView,
@@ -56,6 +58,7 @@ impl<'a> Answer<'a> {
             }
             Kind::Settled => Self::Settled(client::read_settled(frame)?),
             Kind::Topic => Self::Topic(control::read_topic_answer(frame)?),
+            Kind::TopicDeleted => Self::TopicDeleted(control::read_topic_deleted(frame)?),
             Kind::Topics => Self::Topics(control::read_topics_answer(frame)?),
             Kind::RoutesAre => {
                 let (topic, routes) = control::read_routes_answer(frame)?;
@@ -78,7 +81,8 @@ impl<'a> Answer<'a> {
             | Kind::CreateTopic
             | Kind::ListTopics
             | Kind::Routes
-            | Kind::OpenProducer => return Err(unexpected),
+            | Kind::OpenProducer
+            | Kind::DeleteTopic => return Err(unexpected),
         })
     }
 }

@@ -37,6 +37,7 @@ pub fn read<'a>(frame: &Frame<'a>, limits: &SessionLimits) -> Result<Inbound<'a>
         Kind::ListTopics => control(control::read_list_topics(frame)?),
         Kind::Routes => control(control::read_routes(frame)?),
         Kind::OpenProducer => control(control::read_open_producer(frame)?),
+        Kind::DeleteTopic => control(control::read_delete_topic(frame)?),
         Kind::Ping => Inbound::Ping,
         Kind::Hello | Kind::Bye => Inbound::End,
         Kind::Welcome
@@ -49,7 +50,8 @@ pub fn read<'a>(frame: &Frame<'a>, limits: &SessionLimits) -> Result<Inbound<'a>
         | Kind::Topic
         | Kind::Topics
         | Kind::RoutesAre
-        | Kind::Producer => return Err(unexpected),
+        | Kind::Producer
+        | Kind::TopicDeleted => return Err(unexpected),
     })
 }
 

@@ -23,6 +23,7 @@ pub fn append(out: &mut Vec<u8>, correlation: u64, response: &Response) {
         Response::Bounds { start, end } => client::append_bounds(out, correlation, *start, *end),
         Response::Settled(settled) => client::append_settled(out, correlation, settled),
         Response::Topic(topic) => control::append_topic(out, correlation, topic),
+        Response::TopicDeleted { topic } => control::append_topic_deleted(out, correlation, *topic),
         Response::Topics(topics) => {
             let bytes: usize = topics.iter().map(|t| t.name.len() + TOPIC_BYTES_MAX).sum();
             if bytes <= LIST_BYTES_MAX {

@@ -33,6 +33,21 @@ struct CreateTopicMessage {
 }
 
 #[derive(Clone, PartialEq, Message)]
+struct DeleteTopicMessage {
+    #[prost(string, tag = "1")]
+    name: String,
+    /// The topic that is meant. Ids begin at 1; 0: whichever has the name.
+    #[prost(uint64, tag = "2")]
+    topic: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TopicDeletedMessage {
+    #[prost(uint64, tag = "1")]
+    topic: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
 struct TopicMessage {
     #[prost(uint64, tag = "1")]
     topic: u64,
@@ -181,6 +196,10 @@ pub fn append_request(out: &mut Vec<u8>, correlation: u64, deadline_ms: u32, req
             let message = CreateTopicMessage { name: name.clone(), ranges: *ranges };
             append_message(out, head(Kind::CreateTopic), &message);
         }
+        ControlRequest::DeleteTopic { name, topic } => {
+            let topic = topic.map_or(0, |topic| topic.0);
+            append_message(out, head(Kind::DeleteTopic), &DeleteTopicMessage { name: name.clone(), topic });
+        }
         ControlRequest::ListTopics => append_message(out, head(Kind::ListTopics), &ListTopicsMessage {}),
         ControlRequest::Routes { topic } => {
             append_message(out, head(Kind::Routes), &RoutesMessage { topic: topic.clone() });
@@ -199,6 +218,15 @@ pub fn append_request(out: &mut Vec<u8>, correlation: u64, deadline_ms: u32, req
 pub fn read_create_topic(frame: &Frame<'_>) -> Result<ControlRequest, BodyError> {
     let CreateTopicMessage { name, ranges } = read_message(frame)?;
     Ok(ControlRequest::CreateTopic { name, ranges })
+}
+
+/// Reads the body of a request to delete a topic.
+///
+/// # Errors
+/// It is not one.
+pub fn read_delete_topic(frame: &Frame<'_>) -> Result<ControlRequest, BodyError> {
+    let DeleteTopicMessage { name, topic } = read_message(frame)?;
+    Ok(ControlRequest::DeleteTopic { name, topic: (topic != 0).then_some(TopicId(topic)) })
 }
 
 /// Reads the body of a question for all topics.
@@ -233,6 +261,11 @@ pub fn append_topic(out: &mut Vec<u8>, correlation: u64, topic: &TopicView) {
     append_message(out, Head::answer(Kind::Topic, correlation), &TopicMessage::from(topic));
 }
 
+/// Appends the frame of a topic's end.
+pub fn append_topic_deleted(out: &mut Vec<u8>, correlation: u64, topic: TopicId) {
+    append_message(out, Head::answer(Kind::TopicDeleted, correlation), &TopicDeletedMessage { topic: topic.0 });
+}
+
 /// Appends the frame of all topics.
 pub fn append_topics(out: &mut Vec<u8>, correlation: u64, topics: &[TopicView]) {
     let message = TopicsMessage { topics: topics.iter().map(TopicMessage::from).collect() };
@@ -258,6 +291,14 @@ pub fn append_producer(out: &mut Vec<u8>, correlation: u64, producer: ProducerId
 /// It is not that.
 pub fn read_topic_answer(frame: &Frame<'_>) -> Result<TopicView, BodyError> {
     read_message::<TopicMessage>(frame)?.try_into()
+}
+
+/// Reads which topic is deleted.
+///
+/// # Errors
+/// It is not that.
+pub fn read_topic_deleted(frame: &Frame<'_>) -> Result<TopicId, BodyError> {
+    read_message::<TopicDeletedMessage>(frame).map(|message| TopicId(message.topic))
 }
 
 /// Reads all topics.

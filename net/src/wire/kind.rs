@@ -81,6 +81,10 @@ kinds! {
     OpenProducer = 0x0206,
     /// A producer id and its epoch.
     Producer = 0x0207,
+    /// Delete a topic.
+    DeleteTopic = 0x0208,
+    /// It is deleted.
+    TopicDeleted = 0x0209,
 }
 
 impl Kind {

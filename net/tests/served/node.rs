@@ -95,6 +95,7 @@ impl ShardService for Memory {
             Request::Control(ControlRequest::CreateTopic { name, ranges }) => {
                 Response::Topic(TopicView { name, ranges, ..Self::topic() })
             }
+            Request::Control(ControlRequest::DeleteTopic { .. }) => Response::Refused(Refusal::UnknownTopic),
         };
         self.replies.reply(to, response);
     }

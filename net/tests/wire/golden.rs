@@ -77,6 +77,7 @@ fn response(kind: Kind) -> Option<Response> {
         Kind::Topics => Response::Topics(vec![topic(), TopicView { topic: TopicId(6), name: "b".into(), ..topic() }]),
         Kind::RoutesAre => Response::Routes { topic: topic(), routes: vec![route()] },
         Kind::Producer => Response::Producer { producer: ProducerId(12), epoch: ProducerEpoch(4) },
+        Kind::TopicDeleted => Response::TopicDeleted { topic: TopicId(5) },
         _ => return None,
     })
 }
@@ -92,6 +93,7 @@ fn request_frame(kind: Kind, out: &mut Vec<u8>) {
         _ => {
             let control = match kind {
                 Kind::CreateTopic => ControlRequest::CreateTopic { name: "orders".into(), ranges: 4 },
+                Kind::DeleteTopic => ControlRequest::DeleteTopic { name: "orders".into(), topic: Some(TopicId(5)) },
                 Kind::ListTopics => ControlRequest::ListTopics,
                 Kind::Routes => ControlRequest::Routes { topic: "orders".into() },
                 Kind::OpenProducer => {

@@ -137,6 +137,7 @@ fn response() -> impl Strategy<Value = Response> {
             Response::Settled(ProducerSettled { producer: ProducerId(producer), last, doubtful })
         }),
         topic().prop_map(Response::Topic),
+        any::<u64>().prop_map(|topic| Response::TopicDeleted { topic: TopicId(topic) }),
         prop::collection::vec(topic(), 0..5).prop_map(Response::Topics),
         (topic(), prop::collection::vec(route(), 0..5)).prop_map(|(topic, routes)| Response::Routes { topic, routes }),
         (any::<u64>(), any::<u32>()).prop_map(|(producer, epoch)| Response::Producer {
@@ -155,6 +156,7 @@ fn as_response(answer: Answer<'_>) -> Response {
         Answer::Bounds { start, end } => Response::Bounds { start, end },
         Answer::Settled(settled) => Response::Settled(settled),
         Answer::Topic(topic) => Response::Topic(topic),
+        Answer::TopicDeleted(topic) => Response::TopicDeleted { topic },
         Answer::Topics(topics) => Response::Topics(topics),
         Answer::Routes { topic, routes } => Response::Routes { topic, routes },
         Answer::Producer { producer, epoch } => Response::Producer { producer, epoch },
@@ -165,6 +167,8 @@ fn as_response(answer: Answer<'_>) -> Response {
 fn control_request() -> impl Strategy<Value = ControlRequest> {
     prop_oneof![
         ("[a-z]{0,20}", any::<u32>()).prop_map(|(name, ranges)| ControlRequest::CreateTopic { name, ranges }),
+        ("[a-z]{0,20}", prop::option::of(1u64..))
+            .prop_map(|(name, topic)| ControlRequest::DeleteTopic { name, topic: topic.map(TopicId) }),
         Just(ControlRequest::ListTopics),
         "[a-z]{0,20}".prop_map(|topic| ControlRequest::Routes { topic }),
         prop::option::of((any::<u64>(), any::<u32>())).prop_map(|replaces| ControlRequest::OpenProducer {

@@ -122,6 +122,10 @@ impl Produce {
                 Err(_) => {
                     producer.poll();
                     tally.add(&producer.take_done());
+                    // No line need come any more for it to be of no use.
+                    if let Some(failure) = producer.failure() {
+                        return Err(Failure::new(Exit::Failed, failure.clone()));
+                    }
                     match lines.recv_timeout(if producer.in_flight() > 0 { LOOK } else { IDLE }) {
                         Ok(line) => line,
                         Err(RecvTimeoutError::Timeout) => continue,

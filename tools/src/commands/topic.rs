@@ -1,17 +1,19 @@
 //! `sealog topic`.
 
 use std::fmt;
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
 use clap::{Args, Subcommand};
 use sealog_engine::api::TopicView;
 use serde::Serialize;
+use thiserror::Error;
 
 use super::client::Client;
 use super::range;
-use crate::exit::{Exit, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
 use crate::output::Format;
 
-/// Create, list and describe topics.
+/// Create, list, describe and delete topics.
 #[derive(Debug, Args)]
 pub(crate) struct Topic {
     #[command(subcommand)]
@@ -49,6 +51,18 @@ enum Action {
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
+    /// Delete a topic with all its records, for ever. Its name is free at once; its files are removed in the background.
+    Delete {
+        name: String,
+        /// Do not ask. Needed where standard input is no terminal.
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        client: Client,
+        /// Whom to print for.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
 }
 
 /// A topic as it is printed.
@@ -67,6 +81,28 @@ struct Created(Line);
 #[derive(Serialize)]
 #[serde(transparent)]
 struct List(Vec<Line>);
+
+/// A topic that is no more.
+#[derive(Serialize)]
+struct Deleted {
+    name: String,
+    id: String,
+    deleted: bool,
+}
+
+/// There is nobody to be asked.
+#[derive(Debug, Error)]
+#[error("deleting topic {name} cannot be taken back: say --yes, for there is no terminal to ask on")]
+struct NotAsked {
+    name: String,
+}
+
+/// There is no such topic.
+#[derive(Debug, Error)]
+#[error("there is no topic {name}; `sealog topic list` shows those there are")]
+struct NoTopic {
+    name: String,
+}
 
 /// One topic with all that is known of it.
 #[derive(Serialize)]
@@ -90,6 +126,7 @@ impl Topic {
                 let topics = client.admin()?.list_topics()?;
                 format.print(&List(topics.into_iter().map(Line::from).collect()))?;
             }
+            Action::Delete { name, yes, client, format } => return delete(name, *yes, client, *format),
             Action::Describe { name, client, format } => {
                 let (topic, ranges) = range::ranges_of(&mut client.admin()?, name)?;
                 format.print(&Description {
@@ -104,6 +141,35 @@ impl Topic {
         }
         Ok(Exit::Done)
     }
+}
+
+fn delete(name: &str, yes: bool, client: &Client, format: Format) -> Outcome {
+    if !yes && !io::stdin().is_terminal() {
+        return Err(Failure::new(Exit::Usage, NotAsked { name: name.to_owned() }));
+    }
+    let mut admin = client.admin()?;
+    let topic = admin.list_topics()?.into_iter().find(|topic| topic.name == name);
+    let Some(topic) = topic else {
+        return Err(Failure::new(Exit::Failed, NoTopic { name: name.to_owned() }));
+    };
+    if !yes && !is_wanted(&topic)? {
+        eprintln!("nothing was deleted");
+        return Ok(Exit::Failed);
+    }
+    // That topic and no other: somebody may have created another of its name since.
+    admin.delete_topic(name, Some(topic.topic))?;
+    format.print(&Deleted { name: topic.name, id: topic.topic.to_string(), deleted: true })?;
+    Ok(Exit::Done)
+}
+
+/// Asks on the terminal.
+fn is_wanted(topic: &TopicView) -> io::Result<bool> {
+    let mut terminal = io::stderr().lock();
+    write!(terminal, "delete topic {} ({}) with all its records, for ever? [y/N] ", topic.name, topic.topic)?;
+    terminal.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 impl From<TopicView> for Line {
@@ -121,6 +187,12 @@ impl fmt::Display for Created {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ranges = if self.0.ranges == 1 { "1 range".to_owned() } else { format!("{} ranges", self.0.ranges) };
         writeln!(f, "created topic {} with {ranges}", self.0.name)
+    }
+}
+
+impl fmt::Display for Deleted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "deleted topic {} ({})", self.name, self.id)
     }
 }
 

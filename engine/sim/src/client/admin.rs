@@ -76,6 +76,7 @@ impl Client for Admin {
             Answer::Refused(_)
             | Answer::Pong
             | Answer::Bye(_)
+            | Answer::TopicDeleted(_)
             | Answer::Stored(_)
             | Answer::Fetched(_)
             | Answer::Bounds { .. }

@@ -60,11 +60,13 @@ impl Node {
     fn shard_request(&mut self, around: &mut Around<'_>, to: ReplyTo, deadline_ns: u64, request: ShardRequest<'_>) {
         let shards = self.config.shards;
         let asked = match request {
-            ShardRequest::Fetch { range, offset, .. } => Some((range, offset)),
-            ShardRequest::Bounds { range } | ShardRequest::Since { range, .. } => Some((range, Offset::ZERO)),
-            ShardRequest::Produce { .. } | ShardRequest::Settle { .. } => None,
+            ShardRequest::Fetch { range, offset, .. } => (range, offset),
+            ShardRequest::Bounds { range }
+            | ShardRequest::Since { range, .. }
+            | ShardRequest::Produce { range, .. }
+            | ShardRequest::Settle { range, .. } => (range, Offset::ZERO),
         };
-        if let (Some(asked), Some(process)) = (asked, &mut self.process) {
+        if let Some(process) = &mut self.process {
             process.asked.insert(to, asked);
         }
         let shard = request.range().shard(shards);
@@ -110,40 +112,48 @@ impl Node {
             | Response::Bounds { .. }
             | Response::Settled(_)
             | Response::Topic(_)
+            | Response::TopicDeleted { .. }
             | Response::Topics(_)
             | Response::Routes { .. }
             | Response::Producer { .. }
             | Response::Refused(_) => format!("answer {to:?} {response:?}"),
         });
+        let asked = self.asked(to);
+        if let Some((range, _)) = asked
+            && let Err(violation) = around.checks.deleted.answered(range, !matches!(response, Response::Refused(_)))
+        {
+            around.checks.violation(violation);
+        }
         match response {
             Response::Stored(stored) => {
                 around.faults.moment(if stored.repeat { Moment::Repeat } else { Moment::Stored });
                 around.trace.mix(u64::from(stored.records));
             }
             Response::Fetched(fetched) => {
-                if let Some((range, asked)) = self.asked(to)
+                if let Some((range, asked)) = asked
                     && let Err(violation) = self.check_fetched(around, range, asked, fetched)
                 {
                     around.checks.violation(violation);
                 }
             }
             Response::Bounds { end, .. } => {
-                if let Some((range, _)) = self.asked(to)
+                if let Some((range, _)) = asked
                     && let Err(violation) = around.checks.one_history.bounds(range, *end)
                 {
                     around.checks.violation(violation);
                 }
             }
             Response::Refused(refusal) => {
-                self.asked(to);
                 around.trace.mix(u64::from(refusal.code()));
                 around.coverage.refusal(refusal);
             }
-            Response::Settled(_)
-            | Response::Topic(_)
-            | Response::Topics(_)
-            | Response::Routes { .. }
-            | Response::Producer { .. } => {}
+            Response::Routes { topic, routes } => {
+                if let Err(violation) = around.checks.deleted.routes(topic.topic, routes) {
+                    around.checks.violation(violation);
+                }
+            }
+            Response::TopicDeleted { topic } => around.checks.deleted.gone(*topic),
+            Response::Settled(_) | Response::Topic(_) | Response::Topics(_) | Response::Producer { .. } => {}
         }
     }
 

@@ -145,7 +145,7 @@ impl ScriptWorld {
         let admin = self.world.add_client(Application::Admin(Admin::new(vec![(name, ranges)], seed)));
         self.wait(directive, "the making of a topic", |world| match &world.clients[admin].application {
             Application::Admin(admin) => admin.left() == 0,
-            Application::Writer(_) | Application::Reader(_) | Application::Plain(_) => true,
+            Application::Churn(_) | Application::Writer(_) | Application::Reader(_) | Application::Plain(_) => true,
         })?;
         Ok("made\n".to_owned())
     }
@@ -160,7 +160,11 @@ impl ScriptWorld {
         let client = self.world.add_client(Application::Plain(plain));
         self.wait(directive, "the opening of a producer", |world| match &world.clients[client].application {
             Application::Plain(Plain { core: PlainCore::Producer(core), .. }) => core.is_ready(),
-            Application::Admin(_) | Application::Writer(_) | Application::Reader(_) | Application::Plain(_) => true,
+            Application::Admin(_)
+            | Application::Churn(_)
+            | Application::Writer(_)
+            | Application::Reader(_)
+            | Application::Plain(_) => true,
         })?;
         self.writers.insert(name, client);
         self.told(client);
@@ -170,7 +174,11 @@ impl ScriptWorld {
     fn producer(&mut self, client: usize) -> &mut Producer {
         match &mut self.world.clients[client].application {
             Application::Plain(Plain { core: PlainCore::Producer(core), .. }) => core,
-            Application::Admin(_) | Application::Writer(_) | Application::Reader(_) | Application::Plain(_) => {
+            Application::Admin(_)
+            | Application::Churn(_)
+            | Application::Writer(_)
+            | Application::Reader(_)
+            | Application::Plain(_) => {
                 panic!("client {client} is a writer")
             }
         }
@@ -206,7 +214,9 @@ impl ScriptWorld {
     fn told(&mut self, client: usize) -> Vec<Event> {
         match &mut self.world.clients[client].application {
             Application::Plain(plain) => std::mem::take(&mut plain.told),
-            Application::Admin(_) | Application::Writer(_) | Application::Reader(_) => Vec::new(),
+            Application::Admin(_) | Application::Churn(_) | Application::Writer(_) | Application::Reader(_) => {
+                Vec::new()
+            }
         }
     }
 

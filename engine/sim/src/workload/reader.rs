@@ -3,9 +3,12 @@
 
 use std::ops::ControlFlow;
 
+use sealog_engine::types::TopicId;
 use sealog_engine::types::time::{MICROSECOND_NS, MILLISECOND_NS};
 use sealog_net::client::core::consumer::{ConsumerSettings, Delivery, End, Event, Start};
 use sealog_net::client::core::{Consumer, Cursor};
+
+use super::passing::says_gone;
 
 use crate::check::{Mode, Pass, Violation};
 use crate::client::Application;
@@ -17,6 +20,8 @@ use crate::world::World;
 pub struct ReaderPlan {
     pub topic: u32,
     pub topic_name: String,
+    /// The one topic of that name that it reads; `None`: there is only one.
+    pub expected: Option<TopicId>,
     /// Reads to the committed ends and no further, once.
     pub once: bool,
     /// Longest time of one reading, in ms.
@@ -35,6 +40,7 @@ impl ReaderPlan {
         Self {
             topic,
             topic_name: topic_name.to_owned(),
+            expected: None,
             once: false,
             pass_ms: draws.spread_between(50, 5_000),
             fetch_bytes: *draws.pick(&[1, 64 << 10, 4 << 20]),
@@ -136,7 +142,7 @@ impl World {
     fn reader(&mut self, number: usize) -> &mut Reader {
         match &mut self.clients[number].application {
             Application::Reader(reader) => reader,
-            Application::Admin(_) | Application::Writer(_) | Application::Plain(_) => {
+            Application::Admin(_) | Application::Churn(_) | Application::Writer(_) | Application::Plain(_) => {
                 panic!("client {number} is no reader")
             }
         }
@@ -145,6 +151,9 @@ impl World {
     pub(super) fn act_reader(&mut self, number: usize) -> Result<(), Violation> {
         let now_ns = self.queue.now_ns();
         self.heed(number)?;
+        if self.reader(number).retired {
+            return Ok(());
+        }
         self.deliver(number)?;
         let reader = self.reader(number);
         if !reader.plan.once && reader.pass_ends_ns <= now_ns {
@@ -165,8 +174,25 @@ impl World {
         let mode = self.mode;
         while let Some(event) = self.reader(number).core.poll_event() {
             self.trace.say(self.queue.now_ns(), || format!("reader {number}: {event:?}"));
+            let expected = self.reader(number).plan.expected;
             let what = match event {
-                Event::Ready => continue,
+                Event::Ready => {
+                    let found = self.reader(number).core.cursor().map(|cursor| cursor.topic());
+                    if self.is_another(expected, found)? {
+                        self.retire(number);
+                        return Ok(());
+                    }
+                    continue;
+                }
+                // A cursor of its topic is none of the next one's.
+                Event::BadCursor(_) if self.is_doomed(expected) => {
+                    self.retire(number);
+                    return Ok(());
+                }
+                Event::Failed(failure) if says_gone(&failure) && self.is_doomed(expected) => {
+                    self.retire(number);
+                    return Ok(());
+                }
                 Event::Damaged { .. } | Event::RangeFailed { .. } | Event::Failed(_) if mode == Mode::Beyond => {
                     self.reader(number).failed = true;
                     continue;

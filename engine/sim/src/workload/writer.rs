@@ -2,10 +2,11 @@
 
 use sealog_engine::api::error::{Outcome, Refusal};
 use sealog_engine::types::time::{MICROSECOND_NS, MILLISECOND_NS};
-use sealog_engine::types::{ProducerEpoch, ProducerId, Run};
+use sealog_engine::types::{ProducerEpoch, ProducerId, Run, TopicId};
 use sealog_net::client::core::producer::{Event, Record, SendError};
 use sealog_net::client::core::{Failure, Producer, ProducerSettings};
 
+use super::passing::says_gone;
 use crate::check::{Mode, Violation};
 use crate::client::Application;
 use crate::history::{Fate, RecordId, Sent, Shape, key_bytes, own_key_bytes};
@@ -25,6 +26,8 @@ pub enum Keys {
 pub struct WriterPlan {
     pub topic: u32,
     pub topic_name: String,
+    /// The one topic of that name that it writes to; `None`: there is only one.
+    pub expected: Option<TopicId>,
     pub keys: Keys,
     /// Bytes of the largest value of most records.
     pub value_bytes_most: u32,
@@ -61,6 +64,8 @@ pub struct Writer {
     /// It sends no more by itself.
     stopped: bool,
     ready: bool,
+    /// Its topic is gone, and it with it.
+    retired: bool,
 }
 
 impl Writer {
@@ -79,6 +84,7 @@ impl Writer {
             next_burst_ns: 0,
             stopped: false,
             ready: false,
+            retired: false,
         }
     }
 
@@ -91,6 +97,12 @@ impl Writer {
     #[must_use]
     pub fn number(&self) -> u32 {
         self.writer
+    }
+
+    /// The topic that it was made for, if there are several of the name.
+    #[must_use]
+    pub fn expected(&self) -> Option<TopicId> {
+        self.plan.expected
     }
 
     /// Whether it could send now.
@@ -164,7 +176,7 @@ impl World {
     fn writer(&mut self, number: usize) -> &mut Writer {
         match &mut self.clients[number].application {
             Application::Writer(writer) => writer,
-            Application::Admin(_) | Application::Reader(_) | Application::Plain(_) => {
+            Application::Admin(_) | Application::Churn(_) | Application::Reader(_) | Application::Plain(_) => {
                 panic!("client {number} is no writer")
             }
         }
@@ -224,6 +236,11 @@ impl World {
         while let Some(event) = self.writer(number).core.poll_event() {
             match event {
                 Event::Ready { .. } => {
+                    let (expected, found) = (self.writer(number).plan.expected, self.writer(number).core.topic());
+                    if self.is_another(expected, found)? {
+                        self.retire_writer(number)?;
+                        continue;
+                    }
                     let writer = self.writer(number);
                     writer.ready = true;
                     writer.next_burst_ns = now_ns;
@@ -239,6 +256,11 @@ impl World {
                 }
                 Event::Failed(failure) => {
                     self.trace.say(now_ns, || format!("writer {number} failed: {failure}"));
+                    let expected = self.writer(number).plan.expected;
+                    if says_gone(&failure) && self.is_doomed(expected) {
+                        self.retire_writer(number)?;
+                        continue;
+                    }
                     let explained = self.mode == Mode::Beyond || self.writer(number).may_be_fenced(&failure);
                     if !explained {
                         return Err(Violation::Node { what: "it ended a producer that did nothing wrong" });
@@ -260,6 +282,14 @@ impl World {
         (writer.identity, writer.writer, writer.sent, writer.token_base) = (None, id, 0, 0);
         writer.ready = false;
         self.close_connections(number);
+        Ok(())
+    }
+
+    /// Its topic is gone.
+    fn retire_writer(&mut self, number: usize) -> Result<(), Violation> {
+        self.give_up(number)?;
+        let writer = self.writer(number);
+        (writer.stopped, writer.ready, writer.retired) = (true, false, true);
         Ok(())
     }
 
@@ -292,6 +322,9 @@ impl World {
 
     /// The writer's process died: another goes on with its id.
     pub(super) fn restart_writer(&mut self, number: usize) -> Result<(), Violation> {
+        if self.writer(number).retired {
+            return Ok(());
+        }
         self.give_up(number)?;
         let writer = self.writer(number);
         // A process that died before it was told its epoch leaves the one before it: without it the next would be somebody else, whom

@@ -4,12 +4,13 @@
 //! Write, Read, Sync   (open) -> it
 //! Create              make folders -> open NAME.new -> allocate -> (zeros, 64 KiB at a time -> sync) -> rename to NAME
 //! SyncFolder          (open) -> sync, then the same for each folder above, up to the data directory
-//! Remove              (open) -> unlink: answered. Then its bytes are given back 16 MiB at a time
+//! Remove              (open) -> unlink -> its bytes are given back 16 MiB at a time
 //! ```
 //!
 //! A crash inside `Create` leaves the old file, if there was one, and a `NAME.new` that the store leaves out. A removed file is
 //! first unnamed and then emptied through its descriptor: closing a large one would give back all of it at once, on the shard's
-//! own thread. A read that still uses it is waited for, so that no reader sees zeros.
+//! own thread. A read that still uses it is waited for, so that no reader sees zeros. Answered only then: whoever removes one file after
+//! the other gives back the bytes of one at a time.
 //!
 //! **Invariants**
 //! - a file has at most one descriptor: what was written and its sync go through the same.
@@ -185,7 +186,8 @@ impl Files {
         }
         self.ended = ended;
         for index in std::mem::take(&mut self.waiting) {
-            self.release(index, 0);
+            let answer = self.release(index, 0);
+            self.answer(index, answer, take);
         }
         self.ring.submit()
     }
@@ -211,7 +213,7 @@ impl Files {
     /// Takes the end of one entry: the operation's next one, or its answer.
     fn go_on(&mut self, completion: Completion, take: &mut dyn FnMut(FileToken, Outcome)) {
         let index = usize::try_from(completion.token).expect("a place");
-        let (step, token) = (self.running(index).step, self.running(index).token);
+        let step = self.running(index).step;
         let recorded = self.running(index).recorded.take();
         if let (Some(recorder), Some(act), Ok(_)) = (&self.recorder, recorded, &completion.outcome) {
             recorder.ended(act);
@@ -220,22 +222,19 @@ impl Files {
             Ok(done) => self.succeeded(index, step, done, completion.buffer),
             Err(failure) => self.failed(index, step, failure),
         };
+        self.answer(index, answer, take);
+    }
+
+    fn answer(&mut self, index: usize, answer: Answer, take: &mut dyn FnMut(FileToken, Outcome)) {
         match answer {
             Answer::None => {}
             Answer::Last(outcome) => {
-                self.end(index);
-                take(token, outcome);
-            }
-            Answer::Early(outcome) => {
-                self.release(index, 0);
+                let token = self.running(index).token;
+                self.running[index] = None;
+                self.free.push(index);
                 take(token, outcome);
             }
         }
-    }
-
-    fn end(&mut self, index: usize) {
-        self.running[index] = None;
-        self.free.push(index);
     }
 
     fn succeeded(&mut self, index: usize, step: Step, done: Done, buffer: Buffer) -> Answer {
@@ -274,8 +273,8 @@ impl Files {
                 Some(above) => self.sync_folder(index, above),
                 None => return Answer::Last(Ok(FileResult::Done)),
             },
-            (Step::Unlink, _) => return Answer::Early(Ok(FileResult::Done)),
-            (Step::Release { position }, _) => self.release(index, position + RELEASE_BYTES),
+            (Step::Unlink, _) => return self.release(index, 0),
+            (Step::Release { position }, _) => return self.release(index, position + RELEASE_BYTES),
             (Step::Perform, _) => return Answer::Last(Ok(FileResult::Done)),
             (Step::Open | Step::OpenNew | Step::OpenFolder(_), Done::Read { .. } | Done::Performed) => {
                 unreachable!("an open that opened nothing")
@@ -291,11 +290,8 @@ impl Files {
                 self.succeeded(index, step, Done::Performed, Buffer::None)
             }
             (Step::Open | Step::Unlink, Failure::Errno(libc::ENOENT)) if removes => Answer::Last(Ok(FileResult::Done)),
-            // It is unnamed and answered; the kernel gives the rest back when it is closed.
-            (Step::Release { .. }, _) => {
-                self.end(index);
-                Answer::None
-            }
+            // It is unnamed; the kernel gives the rest back when it is closed.
+            (Step::Release { .. }, _) => Answer::Last(Ok(FileResult::Done)),
             _ => Answer::Last(Err(Failed { errno: failure.errno() })),
         }
     }
@@ -408,18 +404,18 @@ impl Files {
     }
 
     /// Gives back the next bytes of a file that has been unnamed, and lets go of it when all are.
-    fn release(&mut self, index: usize, position: u64) {
+    fn release(&mut self, index: usize, position: u64) -> Answer {
         let running = self.running[index].as_mut().expect("an operation that is under way");
         running.step = Step::Release { position };
         let file = running.file.as_ref().expect("it is open");
         if !file.is_unshared() {
             self.waiting.push(index);
-            return;
+            return Answer::None;
         }
         // Of an open file this is a look at memory.
         let length = rustix::fs::fstat(file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
         if position >= length {
-            return self.end(index);
+            return Answer::Last(Ok(FileResult::Done));
         }
         let span = position..length.min(position + RELEASE_BYTES);
         if let Some(recorder) = &self.recorder {
@@ -427,17 +423,16 @@ impl Files {
             running.recorded = Some(recorder.begin(Act::Zero { file, content: Content::Removed, position, bytes }));
         }
         self.ring.release(index as u64, file, span);
+        Answer::None
     }
 }
 
 /// What the end of an entry means for its operation.
 enum Answer {
-    /// Not now: another entry is under way, or it was answered before.
+    /// Not now: another entry is under way.
     None,
     /// It has ended.
     Last(Outcome),
-    /// It is answered, and tidies up.
-    Early(Outcome),
 }
 
 impl Running {

@@ -277,3 +277,35 @@ fn what_is_not_known_is_refused() {
         refuses(&state, &open(odd), Rejected::BadQuorum { replicas, quorum });
     }
 }
+
+#[test]
+fn a_deleted_topic_leaves_its_name_free_and_no_id_is_given_again() {
+    let mut state = after(&[started(1), create("a", 2), open(opening(1, Some(0), 1, 1, None)), create("b", 1)]);
+    let delete = Change::DeleteTopic { topic: TopicId(1) };
+    assert_eq!(state.apply(&delete), Ok(Applied::TopicDeleted(TopicId(1))));
+    assert_eq!((state.find_topic("a"), state.topic_views().len()), (None, 1));
+    assert!(
+        state.range(RangeId(1)).is_none()
+            && state.range_view(RangeId(2)).is_none()
+            && state.range(RangeId(3)).is_some()
+    );
+    refuses(&state, &delete, Rejected::UnknownTopic { topic: TopicId(1) });
+    let late = [begin_seal(1, 2), open(opening(2, Some(0), 1, 1, None))];
+    late.iter().for_each(|change| refuses(&state, change, Rejected::UnknownRange { range: RANGE }));
+    assert_eq!(state.apply(&create("a", 1)), Ok(Applied::Topic(TopicId(3))));
+    assert_eq!(state.routes(TopicId(3)).unwrap()[0].range, RangeId(4));
+    let next = opening(2, Some(0), 1, 1, None);
+    assert_eq!(state.apply(&Change::Open { range: RangeId(4), open: next }), Ok(Applied::Range(RangeId(4))));
+}
+
+#[test]
+fn a_deleted_range_is_remembered_until_its_holder_has_taken_note() {
+    let mut state = after(&[started(1), create("a", 2), Change::DeleteTopic { topic: TopicId(1) }]);
+    let told = |state: &State| [0, 1].map(|shard| state.deleted_of(NODE, ShardId(shard)).collect::<Vec<_>>());
+    assert_eq!(told(&state), [vec![RangeId(2)], vec![RANGE]]);
+    assert_eq!(state.deleted(RANGE), Some(&Deleted { topic: TopicId(1), home: NODE }));
+    let gone = Change::RangeGone { range: RANGE };
+    assert_eq!(state.apply(&gone), Ok(Applied::Range(RANGE)));
+    assert_eq!(told(&state), [vec![RangeId(2)], vec![]]);
+    refuses(&state, &gone, Rejected::UnknownRange { range: RANGE });
+}

@@ -5,7 +5,7 @@ use crate::api::response::GapCause;
 use crate::format::checksum::Digest;
 use crate::metadata::{Change, SealReason};
 use crate::replica::message::{SealedSegment, SegmentOpen, Span};
-use crate::types::{Epoch, NodeId, Offset, ProcessLife, ProducerEpoch, ProducerId, RangeId, SegmentId};
+use crate::types::{Epoch, NodeId, Offset, ProcessLife, ProducerEpoch, ProducerId, RangeId, SegmentId, TopicId};
 
 const LOG: LogStart =
     LogStart { generation: Generation(0xa1a2_a3a4_a5a6_a7a8), sequence: 9, position: 0x1_2000, previous: 0xb1b2 };
@@ -94,6 +94,50 @@ fn a_snapshot_of_version_1_is_these_bytes() {
     assert_eq!(hex(&encode(&state(), &LOG)), golden);
 }
 
+/// What version 2 brought.
+fn changes_of_version_2() -> Vec<Change> {
+    vec![Change::DeleteTopic { topic: TopicId(1) }, Change::RangeGone { range: RangeId(1) }]
+}
+
+/// A topic was deleted, and one of its two ranges is still to be told.
+fn state_with_deleted() -> State {
+    let mut state = state();
+    for change in changes_of_version_2() {
+        state.apply(&change).unwrap_or_else(|rejected| panic!("{change:?}: {rejected}"));
+    }
+    state
+}
+
+#[test]
+fn a_change_of_version_2_is_these_bytes() {
+    let found: Vec<String> = changes_of_version_2().iter().map(|change| hex(&change.encode())).collect();
+    let golden: Vec<&str> = include_str!("../golden/changes-2.hex").lines().collect();
+    assert_eq!(found, golden);
+    for change in changes_of_version_2() {
+        let mut bytes = change.encode();
+        assert_eq!(Change::decode(&bytes), Ok(change));
+        bytes[0] = 1;
+        assert!(matches!(Change::decode(&bytes), Err(DecodeError::Malformed { .. })), "no build wrote it in version 1");
+    }
+}
+
+#[test]
+fn a_snapshot_of_version_2_is_these_bytes() {
+    let golden: String = include_str!("../golden/snapshot-2.hex").lines().collect();
+    let bytes = encode(&state_with_deleted(), &LOG);
+    assert_eq!(hex(&bytes), golden);
+    assert_eq!(decode(&bytes), Ok(Snapshot { state: state_with_deleted(), log: LOG }));
+}
+
+#[test]
+fn a_directory_of_which_nothing_is_to_be_told_any_more_is_of_version_1_again() {
+    let mut state = state_with_deleted();
+    assert_eq!(encode(&state, &LOG)[8], 2);
+    state.apply(&Change::RangeGone { range: RangeId(2) }).unwrap();
+    let bytes = encode(&state, &LOG);
+    assert_eq!((bytes[8], decode(&bytes)), (1, Ok(Snapshot { state, log: LOG })));
+}
+
 #[test]
 fn a_snapshot_is_read_back_whatever_pads_it() {
     let mut bytes = encode(&state(), &LOG);
@@ -104,14 +148,14 @@ fn a_snapshot_is_read_back_whatever_pads_it() {
 #[test]
 fn a_newer_snapshot_or_change_is_told_from_damage() {
     let mut bytes = encode(&state(), &LOG);
-    bytes[8] = 2;
+    bytes[8] = 3;
     assert!(matches!(decode(&bytes), Err(SnapshotError::Header { .. })), "a flipped version is damage");
     let sum = checksum(0, &bytes[..CHECKED]);
     bytes[CHECKED..SNAPSHOT_HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
-    let newer = Newer { what: "metadata snapshot", found: 2, supported: 1 };
+    let newer = Newer { what: "metadata snapshot", found: 3, supported: 2 };
     assert_eq!(decode(&bytes), Err(SnapshotError::Newer(newer)));
-    let newer = Newer { what: "metadata change", found: 2, supported: 1 };
-    assert_eq!(Change::decode(&[2, 77]), Err(DecodeError::Newer(newer)));
+    let newer = Newer { what: "metadata change", found: 3, supported: 2 };
+    assert_eq!(Change::decode(&[3, 77]), Err(DecodeError::Newer(newer)));
 }
 
 #[test]
@@ -134,14 +178,14 @@ fn a_state_that_contradicts_itself_is_not_read() {
 
 proptest! {
     #[test]
-    fn random_bytes_are_refused_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let mut change = vec![1];
+    fn random_bytes_are_refused_without_panic(version in 1u8..=2, bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut change = vec![version];
         change.extend(&bytes);
         if let Ok(decoded) = Change::decode(&change) {
             prop_assert_eq!(decoded.encode(), change);
         }
         let mut reader = Reader::new(&bytes);
-        let _ = State::get(&mut reader);
+        let _ = State::get(&mut reader, u32::from(version));
     }
 }
 

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use load::{CatalogError, LoadedCatalog, load};
-pub use record::{Contents, Extent, LiveMark, Record, SegmentRecord, SegmentState, Tail};
+pub use record::{Contents, DoomedFile, Extent, LiveMark, Record, SegmentRecord, SegmentState, Tail};
 
 use crate::api::port::DataFile;
 use crate::format::segment::Hole;
@@ -60,9 +60,12 @@ pub struct ChainId {
 pub struct Catalog {
     id: ChainId,
     segments: BTreeMap<SegmentId, SegmentRecord>,
+    /// Derived from `segments`: a range is deleted without a look at all of them.
+    by_range: BTreeMap<RangeId, BTreeSet<SegmentId>>,
     promises: BTreeMap<RangeId, Epoch>,
     uncertain: BTreeMap<SegmentId, (RangeId, Vec<Hole>)>,
     trims: BTreeMap<RangeId, Offset>,
+    deletions: BTreeMap<RangeId, Vec<DoomedFile>>,
     live: LiveMark,
     dirty: Dirty,
     /// Sequence and digest of the last delta made; the digest is 0 at the beginning of a generation.
@@ -84,6 +87,7 @@ struct Dirty {
     promises: BTreeSet<RangeId>,
     uncertain: BTreeSet<SegmentId>,
     trims: BTreeSet<RangeId>,
+    deletions: BTreeSet<RangeId>,
 }
 
 impl Catalog {
@@ -93,9 +97,11 @@ impl Catalog {
         Self {
             id,
             segments: BTreeMap::new(),
+            by_range: BTreeMap::new(),
             promises: BTreeMap::new(),
             uncertain: BTreeMap::new(),
             trims: BTreeMap::new(),
+            deletions: BTreeMap::new(),
             live: LiveMark::default(),
             dirty: Dirty::default(),
             sequence,
@@ -152,6 +158,12 @@ impl Catalog {
         self.uncertain.iter().map(|(segment, (range, spans))| (*segment, *range, spans.as_slice()))
     }
 
+    /// Ranges that are deleted, with their files that are still to be removed.
+    #[must_use]
+    pub fn deletions(&self) -> &BTreeMap<RangeId, Vec<DoomedFile>> {
+        &self.deletions
+    }
+
     /// Where the journal is to be read from.
     #[must_use]
     pub fn live(&self) -> LiveMark {
@@ -165,12 +177,16 @@ impl Catalog {
             self.clear_uncertain(segment);
         }
         self.dirty.segments.insert(segment);
+        self.by_range.entry(record.header.range).or_default().insert(segment);
         self.segments.insert(segment, record);
     }
 
     /// A committed trim has removed a segment. Its files may be removed when this is durable.
     pub fn remove_segment(&mut self, segment: SegmentId) -> Option<SegmentRecord> {
         let removed = self.segments.remove(&segment)?;
+        if let Some(of_range) = self.by_range.get_mut(&removed.header.range) {
+            of_range.remove(&segment);
+        }
         self.dirty.segments.insert(segment);
         self.clear_uncertain(segment);
         Some(removed)
@@ -206,6 +222,48 @@ impl Catalog {
         }
     }
 
+    /// The range is deleted, as committed: all that is known of it is forgotten, but which files are to be removed. They may be removed
+    /// when this is durable and the journal is covered up to the last that it says of the range.
+    pub fn delete_range(&mut self, range: RangeId) {
+        let segments = self.by_range.get(&range).into_iter().flatten();
+        let records = segments.filter_map(|segment| self.segments.get(segment));
+        let files = records.flat_map(|record| {
+            let segment = record.segment();
+            record.extents.iter().map(move |extent| (segment, extent.part))
+        });
+        let files = files.collect();
+        self.set_deletion(range, files);
+    }
+
+    /// As `delete_range`, of a range whose files are known.
+    pub fn set_deletion(&mut self, range: RangeId, files: Vec<DoomedFile>) {
+        let Self { uncertain, dirty, .. } = self;
+        for segment in self.by_range.remove(&range).unwrap_or_default() {
+            self.segments.remove(&segment);
+            dirty.segments.remove(&segment);
+        }
+        uncertain.retain(|segment, (of, _)| {
+            let stays = *of != range;
+            if !stays {
+                dirty.uncertain.remove(segment);
+            }
+            stays
+        });
+        self.promises.remove(&range);
+        self.dirty.promises.remove(&range);
+        self.trims.remove(&range);
+        self.dirty.trims.remove(&range);
+        self.deletions.insert(range, files);
+        self.dirty.deletions.insert(range);
+    }
+
+    /// The files of a deleted range are removed, durably: nothing of it is left to be known.
+    pub fn deletion_done(&mut self, range: RangeId) {
+        if self.deletions.remove(&range).is_some() {
+            self.dirty.deletions.insert(range);
+        }
+    }
+
     /// The first group that the next file will not cover.
     pub fn set_live(&mut self, live: LiveMark) {
         self.live = live;
@@ -215,6 +273,13 @@ impl Catalog {
     pub fn delta(&mut self) -> CatalogFile {
         let dirty = std::mem::take(&mut self.dirty);
         let mut records = Vec::new();
+        for range in dirty.deletions {
+            let record = match self.deletions.get(&range) {
+                Some(files) => Record::Deletion { range, files: files.clone() },
+                None => Record::DeletionDone { range },
+            };
+            record.encode(&mut records);
+        }
         for segment in &dirty.segments {
             match self.segments.get(segment) {
                 Some(record) => record::put_segment(record, &mut records),
@@ -250,6 +315,9 @@ impl Catalog {
         assert!(begins || self.is_clean(), "a snapshot says what its delta says");
         self.dirty = Dirty::default();
         let mut records = Vec::new();
+        for (&range, files) in &self.deletions {
+            Record::Deletion { range, files: files.clone() }.encode(&mut records);
+        }
         for record in self.segments.values() {
             record::put_segment(record, &mut records);
         }
@@ -278,6 +346,7 @@ impl Catalog {
             && self.dirty.promises.is_empty()
             && self.dirty.uncertain.is_empty()
             && self.dirty.trims.is_empty()
+            && self.dirty.deletions.is_empty()
     }
 
     /// Whether deltas have outgrown the last snapshot, so that a new one is worth its bytes. To be made right after a delta.
@@ -323,6 +392,8 @@ impl Catalog {
             Record::Uncertain { range, segment, spans } => self.set_uncertain(range, segment, spans),
             Record::Trim { range, start } => self.trim(range, start),
             Record::Live(live) => self.live = live,
+            Record::Deletion { range, files } => self.set_deletion(range, files),
+            Record::DeletionDone { range } => self.deletion_done(range),
         }
     }
 }

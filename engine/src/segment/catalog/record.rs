@@ -97,7 +97,15 @@ pub enum Record {
     Trim { range: RangeId, start: Offset },
     /// Where the journal is to be read from.
     Live(LiveMark),
+    /// The range is deleted, as committed: nothing else that is known of it counts any more, whatever journals say. These files of it are
+    /// still to be removed.
+    Deletion { range: RangeId, files: Vec<DoomedFile> },
+    /// All of the range's files are gone, and so is what journals said of it.
+    DeletionDone { range: RangeId },
 }
+
+/// A file of a deleted range: the segment and the part of it.
+pub type DoomedFile = (SegmentId, u16);
 
 impl SegmentRecord {
     /// The segment.
@@ -289,7 +297,9 @@ const KIND_PROMISE: u8 = 3;
 const KIND_UNCERTAIN: u8 = 4;
 const KIND_TRIM: u8 = 5;
 const KIND_LIVE: u8 = 6;
-const KIND_NEWEST: u8 = KIND_LIVE;
+const KIND_DELETION: u8 = 7;
+const KIND_DELETION_DONE: u8 = 8;
+const KIND_NEWEST: u8 = KIND_DELETION_DONE;
 const RECORD_HEADER_BYTES: usize = 8;
 
 impl Record {
@@ -322,6 +332,15 @@ impl Record {
                 out.put_u64(live.position);
                 out.put_u64(live.previous);
             }),
+            Self::Deletion { range, files } => framed(out, KIND_DELETION, |out| {
+                out.put_u64(range.0);
+                out.put_count(files.len());
+                for (segment, part) in files {
+                    out.put_u64(segment.0);
+                    out.put_u16(*part);
+                }
+            }),
+            Self::DeletionDone { range } => framed(out, KIND_DELETION_DONE, |out| out.put_u64(range.0)),
         }
     }
 
@@ -361,6 +380,14 @@ impl Record {
             KIND_LIVE => {
                 Self::Live(LiveMark { sequence: fields.u64()?, position: fields.u64()?, previous: fields.u64()? })
             }
+            KIND_DELETION => {
+                let (range, mut files) = (RangeId(fields.u64()?), Vec::new());
+                for _ in 0..fields.u32()? {
+                    files.push((SegmentId(fields.u64()?), fields.u16()?));
+                }
+                Self::Deletion { range, files }
+            }
+            KIND_DELETION_DONE => Self::DeletionDone { range: RangeId(fields.u64()?) },
             // It verifies and is unknown: a newer build wrote it.
             found => {
                 let (found, supported) = (u32::from(found), u32::from(KIND_NEWEST));

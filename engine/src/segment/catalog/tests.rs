@@ -14,6 +14,8 @@ use crate::segment::tally::Tally;
 use crate::segment::test_store::{Dice, TestStore};
 
 const ID: ChainId = ChainId { shard: ShardId(3), shards: 4, generation: Generation(77) };
+/// The range of every sample segment.
+const DELETED: RangeId = RangeId(7);
 
 fn cut(position: u64, end: u64) -> Cut {
     let tally = Tally { batches: 1, records: end, bytes: position, timestamp_ms_min: 4, timestamp_ms_max: 5 };
@@ -69,6 +71,7 @@ fn assert_same(found: &Catalog, expected: &Catalog) {
     assert_eq!(found.promises, expected.promises);
     assert_eq!(found.uncertain, expected.uncertain);
     assert_eq!(found.trims, expected.trims);
+    assert_eq!(found.deletions, expected.deletions);
     assert_eq!((found.live, found.sequence, found.digest), (expected.live, expected.sequence, expected.digest));
 }
 
@@ -146,6 +149,63 @@ fn the_bytes_of_a_catalog_never_change() {
         let kept = aligned(&golden(name, &file.buffer));
         write(&mut store, &CatalogFile { file: file.file, buffer: Arc::new(kept) });
     }
+    assert_same(&reload(&mut store).unwrap(), &catalog);
+}
+
+/// All that is known of range 7, the one of every sample segment, and promises and trims of another.
+fn with_a_range() -> Catalog {
+    let mut catalog = Catalog::new(ID, 7);
+    for (segment, state) in (1..).zip(states()) {
+        catalog.put_segment(record(segment, state));
+    }
+    for range in [4, DELETED.0] {
+        catalog.promise(RangeId(range), Epoch(3));
+        catalog.trim(RangeId(range), Offset(11));
+    }
+    catalog.set_uncertain(DELETED, SegmentId(1), vec![hole(20, 25)]);
+    catalog
+}
+
+#[test]
+fn of_a_deleted_range_only_its_files_are_known_and_when_they_are_gone_nothing() {
+    let mut store = TestStore::default();
+    let mut catalog = with_a_range();
+    write(&mut store, &catalog.snapshot());
+    // What was to go into the next delta does not come behind the deletion.
+    catalog.put_segment(record(5, SegmentState::Open(tail(1))));
+    catalog.promise(DELETED, Epoch(4));
+    catalog.delete_range(DELETED);
+    assert!(!catalog.is_clean());
+    write(&mut store, &catalog.delta());
+    let found = reload(&mut store).unwrap();
+    assert_same(&found, &catalog);
+    assert_eq!((found.segments().count(), found.all_uncertain().count()), (0, 0));
+    assert_eq!(found.promises().keys().chain(found.trims().keys()).collect::<Vec<_>>(), [&RangeId(4), &RangeId(4)]);
+    let files: Vec<DoomedFile> =
+        (1..=5).flat_map(|segment| [(SegmentId(segment), 0), (SegmentId(segment), 1)]).collect();
+    assert_eq!(found.deletions()[&DELETED], files);
+    write(&mut store, &catalog.snapshot());
+    assert_same(&reload(&mut store).unwrap(), &catalog);
+    catalog.deletion_done(DELETED);
+    write(&mut store, &catalog.delta());
+    assert!(reload(&mut store).unwrap().deletions().is_empty());
+}
+
+#[test]
+fn the_bytes_of_a_deletion_never_change() {
+    let mut catalog = with_a_range();
+    let first = catalog.snapshot();
+    catalog.delete_range(DELETED);
+    let deletion = catalog.delta();
+    let mut store = TestStore::default();
+    write(&mut store, &first);
+    let kept = aligned(&golden("catalog-deletion", &deletion.buffer));
+    write(&mut store, &CatalogFile { file: deletion.file, buffer: Arc::new(kept) });
+    assert_same(&reload(&mut store).unwrap(), &catalog);
+    catalog.deletion_done(DELETED);
+    let done = catalog.delta();
+    let kept = aligned(&golden("catalog-deletion-done", &done.buffer));
+    write(&mut store, &CatalogFile { file: done.file, buffer: Arc::new(kept) });
     assert_same(&reload(&mut store).unwrap(), &catalog);
 }
 
@@ -318,7 +378,7 @@ proptest! {
     }
 
     #[test]
-    fn any_records_are_judged(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0u8..8) {
+    fn any_records_are_judged(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0u8..10) {
         let mut framed = vec![kind, 0, 0, 0];
         framed.extend((bytes.len() as u32).to_le_bytes());
         framed.extend(&bytes);

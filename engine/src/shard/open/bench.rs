@@ -312,12 +312,28 @@ impl Life {
         self.taken.promises.iter().for_each(|(range, epoch)| self.catalog.promise(*range, *epoch));
         self.taken.trims.iter().for_each(|(range, start)| self.catalog.trim(*range, *start));
         self.catalog.set_live(LiveMark { sequence, position: position.0, previous });
+        self.write_delta(store);
+        self.ring.release(self.ring.next());
+    }
+
+    /// Notes that a range is deleted, with a catalog that covers no more of the journal than the last.
+    pub(super) fn delete_range(&mut self, store: &mut TestStore, range: u64) {
+        self.catalog.delete_range(RangeId(range));
+        self.write_delta(store);
+        for disk in [&mut self.durable, &mut self.taken] {
+            let segments = self.segments.values().filter(|written| written.header.range == RangeId(range));
+            segments.for_each(|written| drop(disk.segments.remove(&written.header.segment)));
+            disk.promises.remove(&RangeId(range));
+            disk.trims.remove(&RangeId(range));
+        }
+    }
+
+    fn write_delta(&mut self, store: &mut TestStore) {
         let delta = self.catalog.delta();
         store.create(delta.file, 0, Fill::Allocated).unwrap();
         store.write(delta.file, 0, &delta.buffer).unwrap();
         store.sync(delta.file).unwrap();
         store.sync_folder(Folder::Catalog).unwrap();
-        self.ring.release(self.ring.next());
     }
 }
 

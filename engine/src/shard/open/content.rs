@@ -14,7 +14,7 @@ use crate::format::checksum::Digest;
 use crate::format::journal::{DirectoryEntry, JournalEntryKind};
 use crate::format::segment::{Hole, HoleCause, SegmentHeader};
 use crate::replica::{PRODUCER_EXPIRY_MS, ProducerTable};
-use crate::segment::catalog::{Catalog, SegmentRecord};
+use crate::segment::catalog::{Catalog, DoomedFile, SegmentRecord};
 use crate::segment::recover::{EntryFault, Rebuild};
 use crate::shard::open::RecoverError;
 use crate::types::{Epoch, Offset, RangeId, SegmentId};
@@ -29,6 +29,8 @@ pub(super) struct Content {
     promises: BTreeMap<RangeId, Epoch>,
     trims: BTreeMap<RangeId, Offset>,
     uncertain: BTreeMap<SegmentId, (RangeId, Vec<Hole>)>,
+    /// Ranges that are deleted, with their files that are still to be removed. What a journal says of them is of before.
+    deletions: BTreeMap<RangeId, Vec<DoomedFile>>,
 }
 
 /// A segment of which a journal says more than its catalog.
@@ -41,6 +43,7 @@ struct Tail {
 impl Content {
     /// Adds what a shard's catalog holds.
     pub(super) fn take_catalog(&mut self, catalog: Catalog) {
+        self.deletions.extend(catalog.deletions().iter().map(|(range, files)| (*range, files.clone())));
         catalog.promises().iter().for_each(|(range, epoch)| self.promise(*range, *epoch));
         catalog.trims().iter().for_each(|(range, start)| self.trim(*range, *start));
         for (segment, range, spans) in catalog.all_uncertain() {
@@ -67,6 +70,9 @@ impl Content {
     /// Adds one entry of a journal group.
     pub(super) fn take_entry(&mut self, line: &DirectoryEntry, body: &[u8]) -> Result<(), RecoverError> {
         let segment = line.segment();
+        if self.deletions.contains_key(&line.range()) {
+            return Ok(());
+        }
         self.fold(line, body).map_err(|fault| RecoverError::Contradiction { segment, fault })
     }
 
@@ -136,6 +142,9 @@ impl Content {
     pub(super) fn take_uncertain(&mut self, directory: &[DirectoryEntry]) {
         let mut rolled: BTreeMap<RangeId, SegmentId> = BTreeMap::new();
         for line in directory {
+            if self.deletions.contains_key(&line.range()) {
+                continue;
+            }
             match line.kind() {
                 JournalEntryKind::Promise => self.promise(line.range(), line.epoch()),
                 JournalEntryKind::Trim => self.trim(line.range(), line.first()),
@@ -237,6 +246,9 @@ impl Content {
         });
         for record in self.segments.into_values().chain(rebuilt) {
             catalogs[at(record.header.range)].put_segment(record);
+        }
+        for (range, files) in self.deletions {
+            catalogs[at(range)].set_deletion(range, files);
         }
         for (range, epoch) in self.promises {
             catalogs[at(range)].promise(range, epoch);

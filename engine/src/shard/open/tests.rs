@@ -492,3 +492,42 @@ proptest! {
         prop_assert_eq!(again, read_disk(&mut store, &recovered));
     }
 }
+
+#[test]
+fn what_journals_say_of_a_deleted_range_does_not_come_back() {
+    let mut store = TestStore::default();
+    let mut life = busy(&mut store);
+    // Its promise and its trim, batches in a checkpointed segment, a roll, a seal, and a segment that no catalog has.
+    life.delete_range(&mut store, 1);
+    let doomed = DataFile::Segment { segment: SegmentId(1), part: 0 };
+    for (shards, generation) in [(1, 101), (3, 102), (1, 103)] {
+        let recovered = start(&mut store, shards, generation);
+        assert_eq!(read_disk(&mut store, &recovered), life.durable);
+        let of_shard = |shard: &RecoveredShard| shard.catalog.deletions().clone().into_iter().collect::<Vec<_>>();
+        let deletions: Vec<_> = recovered.shards.iter().flat_map(of_shard).collect();
+        assert_eq!(deletions, [(RangeId(1), vec![(SegmentId(1), 0)])]);
+        let holder = RangeId(1).shard(shards);
+        assert!(!recovered.shards[usize::from(holder.0)].catalog.deletions().is_empty(), "its shard removes them");
+        assert!(store.length(doomed).unwrap().is_some(), "not at a start");
+    }
+}
+
+#[test]
+fn an_uncertain_last_group_leaves_nothing_of_a_deleted_range() {
+    let mut store = TestStore::default();
+    let mut life = new_life(&mut store);
+    life.open(1, 1, 0, ProducerTable::default());
+    life.open(2, 2, 0, ProducerTable::default());
+    life.group(&mut store);
+    life.checkpoint(&mut store);
+    life.delete_range(&mut store, 1);
+    life.promise(1, 9);
+    life.batch(1, 3, 100);
+    life.batch(2, 2, 100);
+    let at = life.group(&mut store);
+    break_body(&mut store, at);
+    let recovered = start(&mut store, 1, 101);
+    let catalog = &recovered.shards[0].catalog;
+    assert_eq!(catalog.all_uncertain().map(|(segment, _, _)| segment).collect::<Vec<_>>(), [SegmentId(2)]);
+    assert!(catalog.promises().is_empty());
+}

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use sealog_engine::api::error::Retry;
 use sealog_engine::api::request::{ControlRequest, ShardRequest};
 use sealog_engine::api::response::{Route, TopicView};
-use sealog_engine::types::{Offset, ProducerEpoch, ProducerId, RangeId};
+use sealog_engine::types::{Offset, ProducerEpoch, ProducerId, RangeId, TopicId};
 use thiserror::Error;
 
 use super::{RECEIVE_BYTES, Unreachable, connect, read_some};
@@ -57,6 +57,7 @@ pub struct Admin {
 enum Owned {
     Welcome(Welcome),
     Topic(TopicView),
+    TopicDeleted(TopicId),
     Topics(Vec<TopicView>),
     Routes(TopicView, Vec<Route>),
     Producer(ProducerId, ProducerEpoch),
@@ -149,6 +150,19 @@ impl Admin {
     /// It was not created, or may have been.
     pub fn create_topic(&mut self, name: &str, ranges: u32) -> Result<TopicView, RequestError> {
         let Owned::Topic(topic) = self.control(&ControlRequest::CreateTopic { name: name.to_owned(), ranges })? else {
+            return Err(RequestError::Confused);
+        };
+        Ok(topic)
+    }
+
+    /// Deletes the topic of this name with all its records, for ever. With `topic` only that one: another of the name that was created
+    /// since is not touched.
+    ///
+    /// # Errors
+    /// There is none, or it may have been deleted: then the topics tell.
+    pub fn delete_topic(&mut self, name: &str, topic: Option<TopicId>) -> Result<TopicId, RequestError> {
+        let Owned::TopicDeleted(topic) = self.control(&ControlRequest::DeleteTopic { name: name.to_owned(), topic })?
+        else {
             return Err(RequestError::Confused);
         };
         Ok(topic)
@@ -251,6 +265,7 @@ fn owned(answer: Answer<'_>) -> Result<Owned, RequestError> {
         Answer::Refused(refused) => return Err(RequestError::Refused(refused)),
         Answer::Bounds { start, end } => Owned::Bounds(start, end),
         Answer::Topic(topic) => Owned::Topic(topic),
+        Answer::TopicDeleted(topic) => Owned::TopicDeleted(topic),
         Answer::Topics(topics) => Owned::Topics(topics),
         Answer::Routes { topic, routes } => Owned::Routes(topic, routes),
         Answer::Producer { producer, epoch } => Owned::Producer(producer, epoch),

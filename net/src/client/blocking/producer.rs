@@ -83,6 +83,12 @@ impl Producer {
         self.core.in_flight()
     }
 
+    /// Why it cannot go on, if it cannot.
+    #[must_use]
+    pub fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
     /// Takes a record, waiting while as much as may be is under way. Its token comes back in [`take_done`](Self::take_done).
     ///
     /// # Errors

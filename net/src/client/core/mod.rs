@@ -14,7 +14,7 @@ pub mod producer;
 pub mod random;
 pub(crate) mod routing;
 
-use sealog_engine::types::Now;
+use sealog_engine::types::{Now, TopicId};
 
 pub use consumer::{Consumer, ConsumerSettings};
 pub use cursor::{Cursor, CursorEntry, CursorError};
@@ -64,4 +64,7 @@ pub enum Failure {
     /// The topic or the producer was refused.
     #[error("refused: {}", .0.text)]
     Refused(Refused),
+    /// The topic that it was for is deleted, and another of its name was created since. It is none of this client's.
+    #[error("topic {was} was deleted; {now} has its name now")]
+    Replaced { was: TopicId, now: TopicId },
 }

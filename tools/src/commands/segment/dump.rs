@@ -64,6 +64,7 @@ pub(super) fn run(options: &Options, id: SegmentId, records: bool) -> Outcome {
         Source::Nobody => {
             eprintln!("sealog: no catalog and no journal knows {id}: it is what an unfinished writing left")
         }
+        Source::Deletion => eprintln!("sealog: the topic of {id} is deleted: its files are being removed"),
         Source::Catalog | Source::Journal if end < known || segment.source == Source::Journal => {
             eprintln!(
                 "sealog: the journal holds more of {id}, up to offset {}: a start writes it to the file",

@@ -50,11 +50,12 @@ impl Line {
         let record = segment.now();
         let is_known = match segment.source {
             Source::Catalog | Source::Journal => true,
-            Source::Itself | Source::Nobody => false,
+            Source::Itself | Source::Nobody | Source::Deletion => false,
         };
         let state = match (segment.source, &record.state) {
             (Source::Nobody, _) => "unlisted",
             (Source::Itself, _) => "unknown",
+            (Source::Deletion, _) => "deleting",
             (Source::Catalog | Source::Journal, SegmentState::Open(_)) => "open",
             (Source::Catalog | Source::Journal, SegmentState::Rolled { .. }) => "rolled",
             (Source::Catalog | Source::Journal, SegmentState::Sealed { .. }) => "sealed",

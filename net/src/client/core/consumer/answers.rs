@@ -3,7 +3,7 @@
 use sealog_engine::api::error::{Refusal, Retry};
 use sealog_engine::api::response::{Route, TopicView};
 use sealog_engine::types::time::MILLISECOND_NS;
-use sealog_engine::types::{Now, Offset, RangeId};
+use sealog_engine::types::{Now, Offset, RangeId, TopicId};
 
 use super::parts::{Chunk, Part, State};
 use super::{Ask, Bounded, Consumer, End, Event, Start, TAG_BOUNDS, TAG_MASK, TAG_ROUTES};
@@ -64,6 +64,10 @@ impl Client for Consumer {
             Answer::Bounds { start, end } if correlation & TAG_MASK == TAG_BOUNDS => {
                 self.bounds_are(now, RangeId(correlation & !TAG_MASK), start, end);
             }
+            Answer::Routes { topic, .. } if correlation == TAG_ROUTES && self.is_another(topic.topic) => {
+                let was = self.topic.as_ref().map(|known| known.topic).unwrap_or_default();
+                self.end(Failure::Replaced { was, now: topic.topic });
+            }
             Answer::Routes { topic, routes } if correlation == TAG_ROUTES => {
                 self.routes_ask = Ask::Idle;
                 if !self.routing.replace(routes) {
@@ -81,6 +85,7 @@ impl Client for Consumer {
             | Answer::Bounds { .. }
             | Answer::Settled(_)
             | Answer::Topic(_)
+            | Answer::TopicDeleted(_)
             | Answer::Topics(_)
             | Answer::Routes { .. }
             | Answer::Producer { .. } => return Err(BodyError::Kind { kind: frame.kind }),
@@ -138,7 +143,7 @@ impl Consumer {
     }
 
     fn bounds_are(&mut self, now: Now, range: RangeId, start: Offset, end: Offset) {
-        if self.ready {
+        if self.ready || self.ended {
             return;
         }
         if let Some(bounded) = self.bounded.get_mut(&range) {
@@ -228,13 +233,33 @@ impl Consumer {
                 self.next_check_ns = self.next_check_ns.min(at_ns);
             }
             (TAG_BOUNDS, Some(at_ns)) => {
+                if refused.retry == Retry::AfterRefresh {
+                    self.want_routes(at_ns);
+                }
                 if let Some(bounded) = self.bounded.get_mut(&RangeId(correlation & !TAG_MASK)) {
                     bounded.ask = Ask::Due { at_ns };
                     self.next_check_ns = self.next_check_ns.min(at_ns);
                 }
             }
+            (TAG_ROUTES, None) if self.topic.is_some() => self.end(Failure::Refused(refused)),
             (_, _) => self.events.push_back(Event::Failed(Failure::Refused(refused))),
         }
+    }
+
+    fn is_another(&self, topic: TopicId) -> bool {
+        self.topic.as_ref().is_some_and(|known| known.topic != topic)
+    }
+
+    /// The topic is no more. What was read of it and not yet delivered still is; nothing is asked again.
+    fn end(&mut self, failure: Failure) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        self.routes_ask = Ask::Idle;
+        for part in self.parts.iter_mut().filter(|part| part.state != State::Done) {
+            part.state = State::Failed;
+        }
+        self.events.push_back(Event::Failed(failure));
     }
 
     fn fetch_refused(&mut self, now: Now, correlation: u64, refused: Refused) {

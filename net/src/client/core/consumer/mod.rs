@@ -152,6 +152,8 @@ pub struct Consumer {
     /// The active ranges at the start, until reading begins; then the ends to stop at.
     bounded: BTreeMap<RangeId, Bounded>,
     ready: bool,
+    /// The topic is no more.
+    ended: bool,
     /// Ascending by span, a partition.
     parts: Vec<Part>,
     next_part: u64,
@@ -176,6 +178,7 @@ impl Consumer {
             routes_ask: Ask::Due { at_ns: 0 },
             bounded: BTreeMap::new(),
             ready: false,
+            ended: false,
             parts: vec![],
             next_part: 0,
             arrived: VecDeque::new(),
@@ -222,7 +225,7 @@ impl Consumer {
     fn fetch(&mut self, now: Now, at: usize) {
         let share = self.settings.fetch_bytes / u32::try_from(self.parts.len()).unwrap_or(u32::MAX).max(1);
         let part = &mut self.parts[at];
-        if part.state != State::Idle || part.chunks.len() >= CHUNKS_MAX {
+        if self.ended || part.state != State::Idle || part.chunks.len() >= CHUNKS_MAX {
             return;
         }
         let Some(offset) = part.fetch_at() else {
@@ -274,7 +277,7 @@ impl Consumer {
             let request = ControlRequest::Routes { topic: self.settings.topic.clone() };
             control::append_request(self.links.outbound(Links::FIRST), TAG_ROUTES, 0, &request);
         }
-        if self.ready {
+        if self.ready || self.ended {
             return;
         }
         for (range, bounded) in &mut self.bounded {

@@ -15,8 +15,8 @@
 //! begins with it.
 
 use sealog_engine::api::error::{Outcome, Refusal, Retry};
-use sealog_engine::types::Now;
 use sealog_engine::types::time::MILLISECOND_NS;
+use sealog_engine::types::{Now, TopicId};
 
 use super::batches::BatchState;
 use super::ranges::{Mode, Settle};
@@ -81,8 +81,13 @@ impl Client for Producer {
             }
             Answer::Bye(bye) => self.said_bye(bye),
             Answer::Refused(refused) => self.refused(now, frame.correlation, refused),
+            Answer::Routes { topic, .. } if frame.correlation == TAG_ROUTES && self.is_another(topic.topic) => {
+                let (was, now) = (self.topic.unwrap_or_default(), topic.topic);
+                self.end(Failure::Replaced { was, now });
+            }
             Answer::Routes { topic, routes } if frame.correlation == TAG_ROUTES => {
                 self.routes_ask = Ask::Idle;
+                self.topic = Some(topic.topic);
                 if !self.ready {
                     self.size_batches(topic.batch_bytes_max);
                 }
@@ -111,6 +116,7 @@ impl Client for Producer {
             | Answer::Bounds { .. }
             | Answer::Settled(_)
             | Answer::Topic(_)
+            | Answer::TopicDeleted(_)
             | Answer::Topics(_)
             | Answer::Routes { .. }
             | Answer::Producer { .. } => return unexpected,
@@ -146,6 +152,7 @@ impl Producer {
     fn become_ready(&mut self) {
         if let Some((producer, epoch)) = self.identity
             && !self.ready
+            && !self.ended
             && !self.routing.routes().is_empty()
         {
             self.ready = true;
@@ -208,8 +215,36 @@ impl Producer {
                 self.routes_ask = Ask::Due { at_ns };
                 self.next_check_ns = self.next_check_ns.min(at_ns);
             }
+            (TAG_ROUTES, None) if self.topic.is_some() => self.end(Failure::Refused(refused)),
             (_, _) => self.events.push_back(Event::Failed(Failure::Refused(refused))),
         }
+    }
+
+    fn is_another(&self, topic: TopicId) -> bool {
+        self.topic.is_some_and(|known| known != topic)
+    }
+
+    /// The topic is no more: every record is told now, for no deadline can change its end. Nothing is asked or sent again.
+    fn end(&mut self, failure: Failure) {
+        if self.ended {
+            return;
+        }
+        (self.ready, self.ended) = (false, true);
+        self.routes_ask = Ask::Idle;
+        for range in 0..self.ranges.len() {
+            self.close_open(range);
+            for at in 0..self.ranges[range].queue.len() {
+                let slot = self.ranges[range].queue[at];
+                let batch = self.batches.get(slot);
+                if batch.state != BatchState::Done {
+                    let code = batch.code;
+                    let outcome = if batch.may_be_stored() { Outcome::Unknown } else { Outcome::NotStored };
+                    self.tell(slot, outcome, code);
+                }
+            }
+            self.ranges[range].mode = Mode::Gone;
+        }
+        self.events.push_back(Event::Failed(failure));
     }
 
     fn produce_refused(&mut self, now: Now, correlation: u64, refused: &Refused) {

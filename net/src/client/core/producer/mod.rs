@@ -31,7 +31,7 @@ use sealog_engine::api::request::{ControlRequest, ShardRequest};
 use sealog_engine::format::batch::Stamp;
 use sealog_engine::format::record::RecordKey;
 use sealog_engine::types::time::{MICROSECOND_NS, MILLISECOND_NS};
-use sealog_engine::types::{KeyHash, Now, ProducerEpoch, ProducerId};
+use sealog_engine::types::{KeyHash, Now, ProducerEpoch, ProducerId, TopicId};
 use thiserror::Error;
 
 use self::batches::{BatchState, Batches, TokenRun};
@@ -126,7 +126,7 @@ pub enum Event {
     Ready { producer: ProducerId, epoch: ProducerEpoch },
     /// How `count` records ended, those with the tokens from `first` on. `code` is the refusal's number; 0: none.
     Done { first: u64, count: u32, outcome: Outcome, code: u16 },
-    /// The producer cannot go on; records under way end by their deadlines.
+    /// The producer cannot go on; records under way end by their deadlines, or have all been told because the topic is no more.
     Failed(Failure),
 }
 
@@ -151,7 +151,11 @@ pub struct Producer {
     ranges: Vec<Range>,
     batches: Batches,
     identity: Option<(ProducerId, ProducerEpoch)>,
+    /// The topic that had the name when it was first asked for: another of the name is another.
+    topic: Option<TopicId>,
     ready: bool,
+    /// The topic is no more.
+    ended: bool,
     open_ask: Ask,
     routes_ask: Ask,
     next_token: u64,
@@ -181,7 +185,9 @@ impl Producer {
             ranges: vec![],
             batches: Batches::new(0),
             identity: None,
+            topic: None,
             ready: false,
+            ended: false,
             open_ask: Ask::Due { at_ns: 0 },
             routes_ask: Ask::Due { at_ns: 0 },
             next_token: 0,
@@ -198,6 +204,12 @@ impl Producer {
     #[must_use]
     pub fn identity(&self) -> Option<(ProducerId, ProducerEpoch)> {
         self.identity
+    }
+
+    /// The topic that it writes to, once it is known.
+    #[must_use]
+    pub fn topic(&self) -> Option<TopicId> {
+        self.topic
     }
 
     /// Whether records can be sent.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::wildcard_enum_match_arm)]
 
+mod deleted;
 mod lineage;
 mod node;
 

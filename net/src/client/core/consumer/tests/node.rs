@@ -61,6 +61,8 @@ pub(super) struct Node {
     /// Refusals for the next fetches.
     pub(super) refusals: Vec<Refusal>,
     pub(super) silent: bool,
+    /// The topic is deleted; with its id, another has its name now.
+    pub(super) deleted: Option<Option<TopicId>>,
     /// Pieces that one fetch gives at most; 0: all.
     pub(super) pieces_max: usize,
 }
@@ -142,9 +144,13 @@ impl Node {
 
     fn respond(&mut self, request: Request<'_>) -> Option<Response> {
         Some(match request {
+            Request::Control(ControlRequest::Routes { .. }) if self.deleted == Some(None) => {
+                Response::Refused(Refusal::UnknownTopic)
+            }
+            Request::Shard(_) if self.deleted.is_some() => Response::Refused(Refusal::UnknownRange),
             Request::Control(ControlRequest::Routes { .. }) => Response::Routes {
                 topic: TopicView {
-                    topic: TopicId(1),
+                    topic: self.deleted.flatten().unwrap_or(TopicId(1)),
                     name: "topic".into(),
                     ranges: 1,
                     keyspace_version: 1,

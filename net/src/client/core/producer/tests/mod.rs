@@ -3,6 +3,7 @@
 #![allow(clippy::wildcard_enum_match_arm)]
 
 mod advice;
+mod deleted;
 mod node;
 mod storm;
 
