@@ -205,7 +205,8 @@ impl Shard {
                 return self.begin_checkpoint(now, commands);
             }
             let next = match self.checkpoint.step {
-                Step::Idle => return,
+                // Another may have become due meanwhile, and if all that comes is refused nothing else begins it.
+                Step::Idle => return self.begin_checkpoint(now, commands),
                 Step::Files => Step::Chunks,
                 Step::Chunks => Step::Syncs,
                 Step::Syncs => Step::Folders,

@@ -42,8 +42,8 @@ struct Rig {
     holes: BTreeMap<SegmentId, Vec<Span>>,
     /// Of the records produced.
     timestamp_ms: u64,
-    /// Whether reads of files take their time.
-    hold_reads: bool,
+    /// Whether operations on files take their time.
+    holds_files: bool,
     held: Vec<(FileToken, FileOperation)>,
     /// What was told of deletions.
     told: Vec<ToController>,
@@ -53,31 +53,34 @@ struct Rig {
 
 impl Rig {
     fn new(segment_bytes: u64) -> Self {
-        let config = EngineConfig {
+        Self::with(&EngineConfig {
             journal_file_bytes: 1 << 20,
             segment_bytes,
             batch_bytes_max: 64 << 10,
             memory_bytes: 8 << 20,
             ..EngineConfig::default()
-        };
+        })
+    }
+
+    fn with(config: &EngineConfig) -> Self {
         let generation = Generation(7);
         let mut catalog = Catalog::new(ChainId { shard: ShardId(0), shards: 1, generation }, 1);
         catalog.snapshot();
         let ring = Ring::new(Geometry::new(config.journal_files, config.journal_file_bytes));
         let recovered = RecoveredShard { shard: ShardId(0), generation, ring, catalog };
         let mut rig = Self {
-            shard: Shard::open(recovered, &config),
+            shard: Shard::open(recovered, config),
             now: Now { monotonic_ns: 1, wall_ms: 1_000 },
             files: BTreeMap::new(),
             written: BTreeSet::new(),
             groups: Vec::new(),
             replies: Vec::new(),
             next_segment: 1,
-            builder: BatchBuilder::new(64 << 10),
+            builder: BatchBuilder::new(config.batch_bytes_max as usize),
             prepare: true,
             holes: BTreeMap::new(),
             timestamp_ms: 5,
-            hold_reads: false,
+            holds_files: false,
             held: Vec::new(),
             told: Vec::new(),
             removes: true,
@@ -94,9 +97,7 @@ impl Rig {
             match command {
                 Command::Reply { response, .. } => self.replies.push(response),
                 Command::WriteGroup { buffer, length, .. } => self.groups.push((buffer, length)),
-                Command::File { token, operation: operation @ FileOperation::Read { .. } } if self.hold_reads => {
-                    self.held.push((token, operation));
-                }
+                Command::File { token, operation } if self.holds_files => self.held.push((token, operation)),
                 Command::File { token, operation } => {
                     let outcome = self.operate(operation);
                     self.give(Event::FileDone { token, outcome });
@@ -140,8 +141,8 @@ impl Rig {
         Ok(FileResult::Done)
     }
 
-    /// Does the reads that were held back so far, and gives what they answer.
-    fn release_reads(&mut self) -> Vec<Response> {
+    /// Does the operations that were held back so far, and gives what is answered.
+    fn release_files(&mut self) -> Vec<Response> {
         self.replies.clear();
         for (token, operation) in std::mem::take(&mut self.held) {
             let outcome = self.operate(operation);
@@ -420,14 +421,14 @@ fn what_a_reader_of_history_asks_for_next_has_been_read_when_it_asks() {
     rig.warm();
     rig.store(600, 6_000);
     let mut next = one_fetched(&rig.fetch(0, 0)).next;
-    rig.hold_reads = true;
+    rig.holds_files = true;
     for _ in 0..3 {
         let replies = rig.fetch(next.0, 0);
         let fetched = one_fetched(&replies);
         assert_eq!(values_of(fetched)[0], value(next.0, 6_000));
         next = fetched.next;
         assert_eq!(rig.held.len(), 1, "what follows is being read");
-        assert_eq!(rig.release_reads(), [], "nobody waits for it");
+        assert_eq!(rig.release_files(), [], "nobody waits for it");
     }
 }
 
@@ -437,12 +438,12 @@ fn a_fetch_of_what_is_being_read_ahead_waits_for_that_read_and_is_answered_once(
     rig.warm();
     rig.store(600, 6_000);
     let next = one_fetched(&rig.fetch(0, 0)).next;
-    rig.hold_reads = true;
+    rig.holds_files = true;
     let next = one_fetched(&rig.fetch(next.0, 0)).next;
     let read_next = rig.held.len();
     assert_eq!(rig.fetch(next.0, 0), [], "it waits");
     assert_eq!(rig.held.len(), read_next, "for what is being read already");
-    let replies = rig.release_reads();
+    let replies = rig.release_files();
     assert_eq!(values_of(one_fetched(&replies))[0], value(next.0, 6_000));
     assert_eq!(rig.held.len(), 1, "and what follows is read");
 }
@@ -581,6 +582,48 @@ fn what_waits_fits_the_journal_however_small_its_batches_are() {
         let replies = std::mem::take(&mut rig.replies);
         assert!(replies.len() as u64 == sequence - first && replies.iter().all(|reply| *reply == stored));
     }
+}
+
+/// The ring asks for a checkpoint, of which the memory gets little back; what fills it meanwhile asks for the next one.
+#[test]
+fn a_checkpoint_that_is_due_when_another_ends_begins_though_every_batch_is_refused() {
+    let mut rig = Rig::with(&EngineConfig {
+        journal_file_bytes: 3 << 20,
+        segment_bytes: 64 << 20,
+        batch_bytes_max: 384 << 10,
+        memory_bytes: 4 << 20,
+        ..EngineConfig::default()
+    });
+    rig.warm();
+    rig.holds_files = true;
+    let mut sequence = 0;
+    while rig.held.is_empty() {
+        rig.produce(sequence, b"x");
+        rig.give(Event::Flush);
+        rig.settle();
+        sequence += 1;
+    }
+    rig.replies.clear();
+    let large = value(sequence, 380 << 10);
+    while !matches!(rig.replies.last(), Some(Response::Refused(Refusal::Overloaded { .. }))) {
+        rig.produce(sequence, &large);
+        rig.give(Event::Flush);
+        rig.settle();
+        sequence += 1;
+    }
+    // The last group is proved: nothing is to be written any more.
+    rig.now.monotonic_ns += 10_000_000;
+    rig.settle();
+    rig.settle();
+    rig.holds_files = false;
+    rig.release_files();
+    let sequence = sequence - 1;
+    for _ in 0..100 {
+        rig.produce(sequence, &large);
+        rig.give(Event::Flush);
+        rig.settle();
+    }
+    assert!(rig.replies.iter().any(|reply| matches!(reply, Response::Stored(_))), "{:?}", rig.replies.last());
 }
 
 #[test]
