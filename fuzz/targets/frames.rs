@@ -76,6 +76,8 @@ fn as_answer(frame: &Frame<'_>) {
         Answer::Fetched(view) => Response::Fetched(view.to_fetched()),
         Answer::Bounds { start, end } => Response::Bounds { start: *start, end: *end },
         Answer::Settled(settled) => Response::Settled(settled.clone()),
+        Answer::Rolled(rolled) => Response::Rolled(*rolled),
+        Answer::Described(described) => Response::Described(*described),
         Answer::Topic(topic) => Response::Topic(topic.clone()),
         Answer::TopicDeleted(topic) => Response::TopicDeleted { topic: *topic },
         Answer::Topics(topics) => Response::Topics(topics.clone()),

@@ -16,7 +16,7 @@ mod tests;
 
 use sealog_engine::api::port::DataFile;
 use sealog_engine::api::response::Gap;
-use sealog_engine::types::{Offset, RangeId, TopicId};
+use sealog_engine::types::{Offset, RangeId, SegmentId, TopicId};
 use thiserror::Error;
 
 pub use pass::Pass;
@@ -60,6 +60,16 @@ pub enum Violation {
     GivenAgain { range: RangeId, offset: Offset, end: Offset, held: Offset, held_end: Offset },
     #[error("one history: {range} ends at {end}, and ended at {was}")]
     EndWentBack { range: RangeId, end: Offset, was: Offset },
+    #[error("one history: {range} says that a roll sealed all up to {end}, and had shown records up to {shown} before")]
+    RolledBelow { range: RangeId, end: Offset, shown: Offset },
+    #[error(
+        "one history: {range} says that a roll sealed a segment at {end}, within the batch [{offset}, {batch_end})"
+    )]
+    RolledWithin { range: RangeId, end: Offset, offset: Offset, batch_end: Offset },
+    #[error("one history: {range} says that a roll sealed {segment} at {end}, and said {was} before")]
+    RolledTwice { range: RangeId, segment: SegmentId, end: Offset, was: Offset },
+    #[error("one history: {range} said that a roll sealed {segment} at {end}, and it is sealed at {found:?}")]
+    RollUndone { range: RangeId, segment: SegmentId, end: Offset, found: Option<Offset> },
     #[error("nothing silent: {range} asked from {asked} goes on at {found}, where {expected} was to come")]
     Skipped { range: RangeId, asked: Offset, expected: Offset, found: Offset },
     #[error("nothing silent: {range} asked from {asked} says next is {next}, and gave all up to {given}")]

@@ -9,6 +9,7 @@
 mod admin;
 mod churn;
 mod plain;
+mod roller;
 
 use std::collections::VecDeque;
 
@@ -18,6 +19,7 @@ use sealog_net::client::core::{Client, LinkId};
 pub use admin::Admin;
 pub use churn::{CHURN_NAME, Churn, News};
 pub use plain::{Plain, PlainCore};
+pub use roller::Roller;
 
 use crate::check::Violation;
 use crate::network::{ConnectionId, Transit, receive};
@@ -32,6 +34,7 @@ pub enum Application {
     Writer(Box<Writer>),
     Reader(Box<Reader>),
     Plain(Plain),
+    Roller(Roller),
 }
 
 /// One client.
@@ -54,6 +57,7 @@ impl Application {
             Self::Writer(writer) => &mut writer.core,
             Self::Reader(reader) => &mut reader.core,
             Self::Plain(plain) => plain.core(),
+            Self::Roller(roller) => roller,
         }
     }
 }
@@ -249,7 +253,7 @@ impl World {
         let client = &mut self.clients[number];
         let core_ns = client.application.core().next_ns().map(|ns| client.clock.virtual_ns(ns));
         let own_ns = match &client.application {
-            Application::Admin(_) | Application::Churn(_) | Application::Plain(_) => None,
+            Application::Admin(_) | Application::Churn(_) | Application::Plain(_) | Application::Roller(_) => None,
             Application::Writer(writer) => writer.next_ns(),
             Application::Reader(reader) => reader.next_ns(),
         };

@@ -162,6 +162,9 @@ rows!("answer", ANSWERS, response, Response, {
     Response::Fetched(_) => "Fetched",
     Response::Bounds { .. } => "Bounds",
     Response::Settled(_) => "Settled",
+    Response::Rolled(rolled) if rolled.segments.is_none() => "Rolled, nothing",
+    Response::Rolled(_) => "Rolled",
+    Response::Described(_) => "Described",
     Response::Topic(_) => "Topic",
     Response::TopicDeleted { .. } => "TopicDeleted",
     Response::Topics(_) => "Topics",
@@ -211,6 +214,8 @@ const CLIENT: &[&str] = &[
     "gaps read",
     "passes",
     "topics deleted",
+    "rolls wanted",
+    "rolls found sealed",
 ];
 
 /// Messages that nothing of a node alone gives: they wait for splits, and for seals by others. And a stop in order: a simulated node only

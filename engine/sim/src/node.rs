@@ -24,7 +24,7 @@ use sealog_engine::controller;
 use sealog_engine::replica::message::{ToController, ToReplica};
 use sealog_engine::shard;
 use sealog_engine::shard::event::FileToken;
-use sealog_engine::types::{ClusterId, DiskId, Epoch, Generation, Now, Offset, RangeId, ShardId};
+use sealog_engine::types::{ClusterId, DiskId, Epoch, Generation, Now, Offset, RangeId, SegmentId, ShardId};
 use sealog_net::session::Handshake;
 
 use crate::check::{Checks, Mode};
@@ -118,7 +118,8 @@ struct Process {
     handshake: Handshake,
     /// What is on its way between two cores arrives in order, but for messages of replicas and controller.
     mesh_ns: BTreeMap<(u16, u16), u64>,
-    /// Requests to shards that have not been answered: the range, and of a fetch the offset.
+    /// Requests to shards that have not been answered: the range, and of a fetch the offset; of a wish to roll, up to where readers had
+    /// been given records by then.
     asked: BTreeMap<ReplyTo, (RangeId, Offset)>,
     /// Shards whose journal is being written, and the group that waits for that.
     writing: BTreeMap<ShardId, Option<Operation>>,
@@ -234,6 +235,13 @@ impl Node {
         (self.count(|counters| counters.unwritten_bytes), u64::from(self.config.shards) * bound)
     }
 
+    /// Where the committed state of the running process says that a sealed segment ends, exclusive.
+    #[must_use]
+    pub fn sealed_end(&self, range: RangeId, segment: SegmentId) -> Option<Offset> {
+        let range = self.process.as_ref()?.controller.state().range(range)?;
+        range.chain.find_sealed(segment).map(|sealed| sealed.end)
+    }
+
     /// Counters of all shards, summed by `of`.
     pub fn count(&self, of: impl Fn(&shard::counters::Counters) -> u64) -> u64 {
         self.process.as_ref().map_or(0, |process| process.shards.iter().map(|host| of(host.shard.counters())).sum())
@@ -254,6 +262,8 @@ impl OwnedRequest {
             ShardRequest::Bounds { range } => Self::Other(ShardRequest::Bounds { range }),
             ShardRequest::Since { range, timestamp_ms } => Self::Other(ShardRequest::Since { range, timestamp_ms }),
             ShardRequest::Settle { range, producer } => Self::Other(ShardRequest::Settle { range, producer }),
+            ShardRequest::Roll { range } => Self::Other(ShardRequest::Roll { range }),
+            ShardRequest::Describe { range } => Self::Other(ShardRequest::Describe { range }),
         }
     }
 

@@ -9,7 +9,7 @@ use sealog_engine::api::EngineConfig;
 use sealog_engine::types::time::{MILLISECOND_NS, SECOND_NS};
 
 use crate::check::{Mode, Violation};
-use crate::client::{Admin, Application, Churn};
+use crate::client::{Admin, Application, Churn, Roller};
 use crate::coverage::Coverage;
 use crate::disk::DiskProfile;
 use crate::faults::{Fault, Faults};
@@ -71,6 +71,8 @@ const HEAL_MS: u64 = 5_000;
 const PROBE_MS: u64 = 5_000;
 /// The longest that a client waits before it connects again, and some more.
 const RECONNECT_MS: u64 = 3_000;
+/// In one of so many runs an operator has ranges rolled.
+const ROLLER_ONE_IN: u64 = 4;
 /// How long a reading may take in fine weather.
 const READ_MAX_NS: u64 = 120 * SECOND_NS;
 
@@ -234,6 +236,10 @@ impl World {
                 return Ok(());
             }
         }
+        if self.mode == Mode::Within {
+            self.rolls_sealed =
+                self.checks.one_history.rolls_stand(|range, segment| self.node.sealed_end(range, segment))?;
+        }
         self.files_are_gone()
     }
 
@@ -254,7 +260,11 @@ impl World {
     fn topics_left(&self, admin: usize) -> usize {
         match &self.clients[admin].application {
             Application::Admin(admin) => admin.left(),
-            Application::Churn(_) | Application::Writer(_) | Application::Reader(_) | Application::Plain(_) => 0,
+            Application::Churn(_)
+            | Application::Writer(_)
+            | Application::Reader(_)
+            | Application::Plain(_)
+            | Application::Roller(_) => 0,
         }
     }
 
@@ -277,6 +287,11 @@ impl World {
         if self.mode == Mode::Within && draws.one_in(2) {
             let topics = u32::try_from(draws.between(2, 30)).expect("few topics");
             self.add_client(Application::Churn(Box::new(Churn::new(topics, draws))));
+        }
+        let mut rolls = self.random.fork("rolls by hand");
+        if rolls.one_in(ROLLER_ONE_IN) {
+            let topics = self.topics.iter().map(|topic| topic.name.clone()).collect();
+            self.add_client(Application::Roller(Roller::new(topics, rolls)));
         }
         if let Some(next_ns) = self.faults.next_small_ns() {
             self.queue.put(self.queue.now_ns() + next_ns, Happening::Fault);
@@ -320,6 +335,7 @@ impl World {
                     timeout_ms = timeout_ms.max(writer.timeout_ms());
                 }
                 Application::Churn(churn) => churn.stop(),
+                Application::Roller(roller) => roller.stop(),
                 Application::Admin(_) | Application::Reader(_) | Application::Plain(_) => {}
             }
         }
@@ -341,6 +357,13 @@ impl World {
         // Every client that was waiting to connect again has done so.
         let until_ns = self.queue.now_ns() + RECONNECT_MS * MILLISECOND_NS;
         while self.step(until_ns)? {}
+        // On a damaged disk a shard may refuse every roll.
+        if self.mode == Mode::Within {
+            let until_ns = self.queue.now_ns() + HEAL_MS * MILLISECOND_NS;
+            while self.rollers().any(Roller::waits) && self.step(until_ns)? {}
+            let waiting = self.rollers().filter(|roller| roller.waits()).count() as u64;
+            self.checks.progress.nothing_waits("a roll to be told", waiting, HEAL_MS)?;
+        }
         Ok(())
     }
 
@@ -352,9 +375,11 @@ impl World {
                 .iter()
                 .filter(|client| match &client.application {
                     Application::Churn(churn) => churn.living().is_none(),
-                    Application::Admin(_) | Application::Writer(_) | Application::Reader(_) | Application::Plain(_) => {
-                        false
-                    }
+                    Application::Admin(_)
+                    | Application::Writer(_)
+                    | Application::Reader(_)
+                    | Application::Plain(_)
+                    | Application::Roller(_) => false,
                 })
                 .count() as u64
         };
@@ -378,6 +403,17 @@ impl World {
             while self.step(next_ns)? {}
         }
         Ok(())
+    }
+
+    fn rollers(&self) -> impl Iterator<Item = &Roller> {
+        self.clients.iter().filter_map(|client| match &client.application {
+            Application::Roller(roller) => Some(roller),
+            Application::Admin(_)
+            | Application::Churn(_)
+            | Application::Writer(_)
+            | Application::Reader(_)
+            | Application::Plain(_) => None,
+        })
     }
 
     fn retire_readers(&mut self) {
@@ -424,7 +460,11 @@ impl World {
         match &self.clients[client].application {
             // One whose topic is deleted has none to write to.
             Application::Writer(writer) => writer.expected().is_none_or(|topic| !self.doomed.contains(&topic)),
-            Application::Admin(_) | Application::Churn(_) | Application::Reader(_) | Application::Plain(_) => false,
+            Application::Admin(_)
+            | Application::Churn(_)
+            | Application::Reader(_)
+            | Application::Plain(_)
+            | Application::Roller(_) => false,
         }
     }
 
@@ -435,7 +475,11 @@ impl World {
     fn writer_number(&self, client: usize) -> u32 {
         match &self.clients[client].application {
             Application::Writer(writer) => writer.number(),
-            Application::Admin(_) | Application::Churn(_) | Application::Reader(_) | Application::Plain(_) => u32::MAX,
+            Application::Admin(_)
+            | Application::Churn(_)
+            | Application::Reader(_)
+            | Application::Plain(_)
+            | Application::Roller(_) => u32::MAX,
         }
     }
 
@@ -486,6 +530,8 @@ impl World {
         self.coverage.client("gaps read", self.gaps_read);
         self.coverage.client("passes", u64::from(self.passes));
         self.coverage.client("topics deleted", self.checks.deleted.topics_gone());
+        self.coverage.client("rolls wanted", self.rollers().map(Roller::wishes).sum());
+        self.coverage.client("rolls found sealed", self.rolls_sealed);
         Report {
             seed,
             mode: self.mode,

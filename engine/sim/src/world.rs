@@ -89,6 +89,8 @@ pub struct World {
     /// Readings begun.
     pub(crate) passes: u32,
     pub(crate) gaps_read: u64,
+    /// Segments of answered rolls, found sealed at the end.
+    pub(crate) rolls_sealed: u64,
     /// A start ended in a refusal, on a disk that was damaged beyond what one copy survives.
     pub(crate) refused_to_start: bool,
     /// While it is there, what the disk has done is not told, and gathers here.
@@ -146,6 +148,7 @@ impl World {
             doomed: BTreeSet::new(),
             passes: 0,
             gaps_read: 0,
+            rolls_sealed: 0,
             refused_to_start: false,
             disk_held: None,
             spins: 0,

@@ -55,6 +55,12 @@ pub enum ShardRequest<'a> {
     },
     /// The last batch stored of each producer. Answered `Response::Settled` by a sealed range only.
     Settle { range: RangeId, producer: ProducerId },
+    /// Seal the range's open segment and go on in its successor, as is done with a full one. It names no epoch: what is asked for is
+    /// right whoever is the primary, and a primary that was deposed cannot make it durable. Answered `Response::Rolled` once the
+    /// sealed end is durable, or a refusal; asked again it may roll again what has come since, and does no harm.
+    Roll { range: RangeId },
+    /// What the range consists of now. Answered `Response::Described`.
+    Describe { range: RangeId },
 }
 
 impl ShardRequest<'_> {
@@ -66,7 +72,9 @@ impl ShardRequest<'_> {
             | Self::Fetch { range, .. }
             | Self::Bounds { range }
             | Self::Since { range, .. }
-            | Self::Settle { range, .. } => range,
+            | Self::Settle { range, .. }
+            | Self::Roll { range }
+            | Self::Describe { range } => range,
         }
     }
 }

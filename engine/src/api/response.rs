@@ -2,7 +2,7 @@
 
 use crate::api::error::Refusal;
 use crate::types::{
-    Epoch, KeySpan, NodeId, Offset, ProducerEpoch, ProducerId, RangeId, Run, Sequence, ShardId, TopicId,
+    Epoch, KeySpan, NodeId, Offset, ProducerEpoch, ProducerId, RangeId, Run, SegmentId, Sequence, ShardId, TopicId,
 };
 
 /// The answer to one request.
@@ -21,6 +21,10 @@ pub enum Response {
     },
     /// What is stored of one producer in a sealed range.
     Settled(ProducerSettled),
+    /// All that was acknowledged before the request to roll lies in sealed segments.
+    Rolled(RangeRolled),
+    /// What a range consists of.
+    Described(RangeDescription),
     /// A topic was created.
     Topic(TopicView),
     /// A topic is deleted: nothing of it will be served again.
@@ -90,6 +94,27 @@ pub struct ProducerSettled {
     pub last: Option<(ProducerEpoch, Run, Sequence)>,
     /// A batch of it may lie in a hole: what is above `last` is unknown.
     pub doubtful: bool,
+}
+
+/// Every record that was acknowledged before a range was asked to roll lies in a segment whose end is fixed for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RangeRolled {
+    /// Where the newest of those segments ends, exclusive.
+    pub end: Offset,
+    /// The segment that was sealed there and the one that takes records now. `None`: no open segment held a record, so there was
+    /// nothing to seal.
+    pub segments: Option<(SegmentId, SegmentId)>,
+}
+
+/// What a range consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RangeDescription {
+    /// Trimmed start, inclusive.
+    pub start: Offset,
+    /// Committed end, exclusive.
+    pub end: Offset,
+    /// Segments that were begun and are left, the one that takes records among them.
+    pub segments: u32,
 }
 
 /// A topic as clients see it.

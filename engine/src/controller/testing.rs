@@ -429,8 +429,11 @@ fn show_response(response: &Response) -> String {
         }
         Response::Producer { producer, epoch } => format!("{producer} in {}", epoch.0),
         Response::Refused(refusal) => format!("refused: {refusal}"),
-        Response::Stored(_) | Response::Fetched(_) | Response::Bounds { .. } | Response::Settled(_) => {
-            panic!("a shard's answer")
-        }
+        Response::Stored(_)
+        | Response::Fetched(_)
+        | Response::Bounds { .. }
+        | Response::Settled(_)
+        | Response::Rolled(_)
+        | Response::Described(_) => panic!("a shard's answer"),
     }
 }

@@ -82,6 +82,8 @@ impl OwnedRequest {
             ShardRequest::Bounds { range } => Self::Other(ShardRequest::Bounds { range }),
             ShardRequest::Since { range, timestamp_ms } => Self::Other(ShardRequest::Since { range, timestamp_ms }),
             ShardRequest::Settle { range, producer } => Self::Other(ShardRequest::Settle { range, producer }),
+            ShardRequest::Roll { range } => Self::Other(ShardRequest::Roll { range }),
+            ShardRequest::Describe { range } => Self::Other(ShardRequest::Describe { range }),
         }
     }
 

@@ -16,6 +16,7 @@ mod tests;
 pub use primary::{Admission, Due};
 pub use producer::{ProducerEntry, ProducerTable};
 pub use replica::{Command, Replica};
+pub use roll::RollAdmission;
 
 /// How long a producer that is not heard of is remembered, on the retention clock: 7 days.
 pub const PRODUCER_EXPIRY_MS: u64 = 7 * 24 * 3_600_000;

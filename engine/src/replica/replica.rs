@@ -93,6 +93,8 @@ pub struct Replica {
     /// Segments of a range are opened in the order of their ids: what concerns this one or an earlier one is late.
     pub(super) last_sealed: Option<SegmentId>,
     pub(super) roll: Option<super::roll::Roll>,
+    /// Who asked for the roll, and waits until it may be reported: nobody, once it was.
+    pub(super) rollers: Vec<ReplyTo>,
     /// The roll mark of the last answer to a seal: the tail goes on behind it.
     pub(super) answered_mark: Option<Rolled>,
 }
@@ -121,6 +123,7 @@ impl Replica {
             successor: None,
             last_sealed: None,
             roll: None,
+            rollers: Vec::new(),
             answered_mark: None,
         }
     }
@@ -146,6 +149,8 @@ impl Replica {
             let response = if is_stored { pending.due().response() } else { Response::Refused(Refusal::UnknownRange) };
             commands.push(Command::Reply { to: pending.to, response });
         }
+        // Who waits for a roll.
+        self.refuse_pending(&Refusal::UnknownRange, commands);
         self.producers = ProducerTable::default();
         commands.push(Command::Wake);
     }
@@ -211,9 +216,8 @@ impl Replica {
 
     /// Answers everything that waits with `refusal`.
     pub(super) fn refuse_pending(&mut self, refusal: &Refusal, commands: &mut Vec<Command>) {
-        for pending in self.pending.drain(..) {
-            commands.push(Command::Reply { to: pending.to, response: Response::Refused(refusal.clone()) });
-        }
+        let waiting = self.pending.drain(..).map(|pending| pending.to).chain(self.rollers.drain(..));
+        commands.extend(waiting.map(|to| Command::Reply { to, response: Response::Refused(refusal.clone()) }));
     }
 
     /// The topic that it belongs to.

@@ -3,6 +3,7 @@
 use crate::api::error::Refusal;
 use crate::replica::message::{SealAnswer, SealedSegment, ToController};
 use crate::replica::replica::{Command, Phase, Replica};
+use crate::replica::roll::Roll;
 use crate::types::{Epoch, SegmentId};
 
 impl Replica {
@@ -66,8 +67,8 @@ impl Replica {
             | Phase::Open { .. }
             | Phase::Fenced { .. }
             | Phase::Retired { .. } => {
-                if self.roll.is_some_and(|roll| roll.mark.segment == sealed.segment) {
-                    self.roll = None;
+                if let Some(Roll { mark, .. }) = self.roll.take_if(|roll| roll.mark.segment == sealed.segment) {
+                    self.answer_rollers(mark, commands);
                 }
                 commands.push(Command::Close(sealed));
             }
@@ -92,8 +93,9 @@ impl Replica {
             self.pending.pop_front();
         }
         let mark = self.answered_mark.take().filter(|mark| mark.segment == sealed.segment && mark.end == end);
-        if mark.is_none() {
-            self.refuse_pending(&Refusal::StaleEpoch { current: self.epoch }, commands);
+        match mark {
+            Some(mark) => self.answer_rollers(mark, commands),
+            None => self.refuse_pending(&Refusal::StaleEpoch { current: self.epoch }, commands),
         }
         if !sealed.holes.is_empty() {
             self.producers.doubt();

@@ -2,13 +2,13 @@
 
 use crate::api::error::Refusal;
 use crate::api::request::ReplyTo;
-use crate::api::response::{GapCause, Response, Stored};
+use crate::api::response::{GapCause, RangeRolled, Response, Stored};
 use crate::format::batch::Stamp;
 use crate::format::checksum::Digest;
 use crate::replica::message::{
     RangeView, Rolled, SealAnswer, SealedSegment, SegmentOpen, Span, ToController, ToReplica,
 };
-use crate::replica::{Admission, Command, Due, ProducerTable, Replica};
+use crate::replica::{Admission, Command, Due, ProducerTable, Replica, RollAdmission};
 use crate::types::{
     Epoch, KeySpan, NodeId, Offset, ProcessLife, ProducerEpoch, ProducerId, RangeId, Run, SegmentId, Sequence, ShardId,
     TopicId,
@@ -296,4 +296,129 @@ fn a_retired_range_refuses_with_its_successors_and_the_producers_last_batch() {
     give(&mut replica, ToReplica::Retired { range: RANGE, epoch: Epoch(2), successors: Vec::new() });
     let last = Some((ProducerEpoch(0), Run(0), Sequence(0)));
     assert_eq!(admit(&mut replica, 1, 1), Err(Refusal::Sealed { successors: Vec::new(), last }));
+}
+
+const OPENING: Refusal = Refusal::Opening { delay_ms: 1 };
+
+/// A replica whose segment 1 holds two records and was rolled into segment 2 for the client `to(7)`; nothing of it is durable.
+fn rolled_for_a_client() -> Replica {
+    let mut replica = opened();
+    take(&mut replica, 0, 2);
+    let mut commands = Vec::new();
+    for _ in 0..2 {
+        assert_eq!(replica.admit_roll(true, &mut commands), Err(OPENING));
+    }
+    let need = Command::Tell(ToController::NeedSuccessor { range: RANGE, segment: SegmentId(1) });
+    assert_eq!(commands, [need], "asked once");
+    give(&mut replica, ToReplica::Prepared { range: RANGE, after: SegmentId(1), open: open(2, None, 1) });
+    commands.clear();
+    let (segment, successor) = (SegmentId(1), SegmentId(2));
+    assert_eq!(replica.admit_roll(true, &mut commands), Ok(RollAdmission::Roll { segment, successor }));
+    assert_eq!(commands, []);
+    replica.roll(segment, Digest(7), &mut commands);
+    replica.await_roll(to(7));
+    replica
+}
+
+fn rolled(correlation: u64) -> Command {
+    let segments = Some((SegmentId(1), SegmentId(2)));
+    Command::Reply { to: to(correlation), response: Response::Rolled(RangeRolled { end: Offset(2), segments }) }
+}
+
+#[test]
+fn a_roll_that_was_asked_for_is_answered_when_it_is_reported_and_whoever_asks_meanwhile_gets_the_same() {
+    let mut replica = rolled_for_a_client();
+    let mut commands = Vec::new();
+    for (holds_records, correlation) in [(false, 8), (true, 9)] {
+        assert_eq!(replica.admit_roll(holds_records, &mut commands), Ok(RollAdmission::UnderWay));
+        replica.await_roll(to(correlation));
+    }
+    replica.report_roll(Offset(2), &mut commands);
+    assert_eq!(commands, [], "the records before the mark are not committed");
+    durable(&mut replica, 2);
+    replica.report_roll(Offset(2), &mut commands);
+    let mark = Rolled { segment: SegmentId(1), end: Offset(2), digest: Digest(7), successor: SegmentId(2) };
+    let report = Command::Tell(ToController::Rolled { range: RANGE, mark });
+    assert_eq!(commands, [report, rolled(7), rolled(8), rolled(9)]);
+    commands.clear();
+    replica.report_roll(Offset(2), &mut commands);
+    let end = sealed(1, 0, 2, 1);
+    let closed = give(&mut replica, ToReplica::Sealed { range: RANGE, sealed: end.clone() });
+    assert_eq!((&commands[..], &closed[..]), (&[][..], &[Command::Close(end)][..]), "answered once");
+}
+
+#[test]
+fn between_the_report_of_a_roll_and_its_commitment_only_what_has_come_since_waits_for_a_successor() {
+    let mut replica = rolled_for_a_client();
+    durable(&mut replica, 2);
+    let mut commands = Vec::new();
+    replica.report_roll(Offset(2), &mut commands);
+    commands.clear();
+    assert_eq!(replica.admit_roll(false, &mut commands), Ok(RollAdmission::Nothing { end: Offset(2) }));
+    assert_eq!(replica.admit_roll(true, &mut commands), Err(OPENING));
+    assert_eq!(commands, [], "no successor is prepared before the roll is committed");
+    give(&mut replica, ToReplica::Sealed { range: RANGE, sealed: sealed(1, 0, 2, 1) });
+    assert_eq!(replica.admit_roll(true, &mut commands), Err(OPENING));
+    assert_eq!(commands, [Command::Tell(ToController::NeedSuccessor { range: RANGE, segment: SegmentId(2) })]);
+}
+
+#[test]
+fn where_no_open_segment_holds_a_record_there_is_nothing_to_roll() {
+    let mut replica = opened();
+    let mut commands = Vec::new();
+    assert_eq!(replica.admit_roll(false, &mut commands), Ok(RollAdmission::Nothing { end: Offset(0) }));
+    let mut resting = Replica::recovered(RANGE, Epoch(1), ProducerTable::default());
+    assert_eq!(resting.admit_roll(false, &mut commands), Err(OPENING), "nothing is known yet");
+    give(&mut resting, ToReplica::Adopt(view(4, Vec::new())));
+    assert_eq!(resting.admit_roll(false, &mut commands), Ok(RollAdmission::Nothing { end: Offset(4) }));
+    assert_eq!(commands, [], "no segment is opened for it");
+}
+
+#[test]
+fn what_an_earlier_life_left_open_is_sealed_for_whoever_wants_it_rolled() {
+    let mut replica = Replica::recovered(RANGE, Epoch(1), ProducerTable::default());
+    give(&mut replica, ToReplica::Adopt(view(4, vec![open(1, Some(4), 1)])));
+    let mut commands = Vec::new();
+    assert_eq!(replica.admit_roll(false, &mut commands), Err(OPENING));
+    assert_eq!(commands, [Command::Tell(ToController::NeedSeal { range: RANGE, segment: SegmentId(1), urgent: true })]);
+    give(&mut replica, ToReplica::Seal { range: RANGE, segment: SegmentId(1), epoch: Epoch(2) });
+    assert_eq!(replica.admit_roll(false, &mut commands), Err(OPENING));
+    give(&mut replica, ToReplica::Sealed { range: RANGE, sealed: sealed(1, 4, 7, 2) });
+    assert_eq!(replica.admit_roll(false, &mut commands), Ok(RollAdmission::Nothing { end: Offset(7) }));
+}
+
+#[test]
+fn a_wish_to_roll_a_sealed_range_is_refused_with_its_successors() {
+    let mut replica = opened();
+    give(&mut replica, ToReplica::Retired { range: RANGE, epoch: Epoch(2), successors: Vec::new() });
+    let sealed = Refusal::Sealed { successors: Vec::new(), last: None };
+    assert_eq!(replica.admit_roll(false, &mut Vec::new()), Err(sealed));
+}
+
+#[test]
+fn who_asked_for_a_roll_that_fails_is_told_so() {
+    let refused = |refusal| Command::Reply { to: to(7), response: Response::Refused(refusal) };
+    let mut replica = rolled_for_a_client();
+    let mut commands = Vec::new();
+    replica.write_failed(&mut commands);
+    assert_eq!(commands.last(), Some(&refused(Refusal::WriteFailed)));
+
+    let mut replica = rolled_for_a_client();
+    let commands = give(&mut replica, ToReplica::Deleted { range: RANGE });
+    assert!(commands.contains(&refused(Refusal::UnknownRange)), "{commands:?}");
+
+    // Another primary's seal came before the mark was durable on a quorum, and ends the segment elsewhere.
+    let mut replica = rolled_for_a_client();
+    give(&mut replica, ToReplica::Seal { range: RANGE, segment: SegmentId(1), epoch: Epoch(2) });
+    let commands = give(&mut replica, ToReplica::Sealed { range: RANGE, sealed: sealed(1, 0, 1, 2) });
+    assert!(commands.contains(&refused(Refusal::StaleEpoch { current: Epoch(2) })), "{commands:?}");
+
+    // Another primary's seal found the mark, and the range goes on behind it.
+    let mut replica = rolled_for_a_client();
+    give(&mut replica, ToReplica::Seal { range: RANGE, segment: SegmentId(1), epoch: Epoch(2) });
+    let mark = Rolled { segment: SegmentId(1), end: Offset(2), digest: Digest(7), successor: SegmentId(2) };
+    let answer = SealAnswer { end: Offset(2), digest: Digest(7), unreadable: Vec::new(), mark: Some(mark) };
+    replica.promised_durable(SegmentId(1), Epoch(2), answer, &mut Vec::new());
+    let commands = give(&mut replica, ToReplica::Sealed { range: RANGE, sealed: sealed(1, 0, 2, 2) });
+    assert!(commands.contains(&rolled(7)), "{commands:?}");
 }

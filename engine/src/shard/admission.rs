@@ -12,7 +12,7 @@ use crate::shard::shard::Shard;
 use crate::types::{Epoch, Now, RangeId, SegmentId};
 
 /// Delay advised when memory or the journal is full: about the time of a few groups.
-const OVERLOADED_DELAY_MS: u32 = 2;
+pub(super) const OVERLOADED_DELAY_MS: u32 = 2;
 
 impl Shard {
     /// Takes one batch, or answers at once why not.
@@ -80,11 +80,15 @@ impl Shard {
         if self.groups.failed {
             return Err(Refusal::WriteFailed);
         }
-        if self.counters.unwritten_bytes + bytes as u64 > self.config.memory_bytes / 2 || !self.groups.admits(bytes) {
+        if !self.has_room(bytes) {
             self.counters.produce_overloaded += 1;
             return Err(Refusal::Overloaded { delay_ms: OVERLOADED_DELAY_MS });
         }
         Ok(())
+    }
+
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.counters.unwritten_bytes + bytes as u64 <= self.config.memory_bytes / 2 && self.groups.admits(bytes)
     }
 
     /// The segment that takes the next batch: the open one, or its successor if that is full.
@@ -125,7 +129,7 @@ impl Shard {
     }
 
     /// Bytes of batches in the open segment, and when it was opened.
-    fn fill_of(&self, slot: RangeSlot) -> (u64, u64) {
+    pub(super) fn fill_of(&self, slot: RangeSlot) -> (u64, u64) {
         let tail = self.ranges[slot.0].open_tail().expect("an open segment has a tail");
         let tail = self.tails[tail.0].as_ref().expect("a tail in use");
         (tail.appender.tally().bytes, tail.opened_ns)

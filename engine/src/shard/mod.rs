@@ -14,6 +14,7 @@ pub mod open;
 mod queue;
 mod range;
 mod reads;
+mod roll;
 #[expect(clippy::module_inception, reason = "the central noun is a folder, and its state has a file")]
 pub mod shard;
 mod since;

@@ -4,6 +4,7 @@
 //!  Request Produce -> admission -> replica (primary) -> appender, queue
 //!  Flush, GroupWritten -> groups -> replica (progress) -> replies
 //!  Request Fetch, FileDone -> fetch
+//!  Request Roll -> roll -> replica (roll)
 //!  Message -> obey (seal, open, close)
 //!  GroupWritten, FileDone -> checkpoint
 //!  Message, FileDone -> delete (of a topic's ranges)
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 use crate::api::config::EngineConfig;
 use crate::api::error::Refusal;
 use crate::api::request::{ReplyTo, ShardRequest};
-use crate::api::response::{ProducerSettled, Response};
+use crate::api::response::{ProducerSettled, RangeDescription, Response};
 use crate::journal::Checkpoints;
 use crate::replica;
 use crate::replica::Replica;
@@ -33,7 +34,7 @@ use crate::shard::open::RecoveredShard;
 use crate::shard::range::{Fetch, Range, RangeSlot, TailSlot};
 use crate::shard::reads::Reads;
 use crate::shard::tail::Tail;
-use crate::types::{Now, ProducerId, RangeId, ShardId};
+use crate::types::{Now, Offset, ProducerId, RangeId, ShardId};
 
 /// One core's ranges, journal and files.
 #[derive(Debug)]
@@ -158,25 +159,45 @@ impl Shard {
             ShardRequest::Bounds { range } => self.bounds(now, to, range, None, commands),
             ShardRequest::Since { range, timestamp_ms } => self.bounds(now, to, range, Some(timestamp_ms), commands),
             ShardRequest::Settle { range, producer } => self.settle(to, range, producer, commands),
+            ShardRequest::Roll { range } => self.roll_asked(now, to, range, commands),
+            ShardRequest::Describe { range } => self.describe(now, to, range, commands),
         }
     }
 
-    /// Where a range, or what is not earlier than a time of it, begins and ends. What an earlier life wrote counts, and is known only
-    /// once its end is committed: that is asked for, and the question is to be asked again.
+    /// Where a range, or what is not earlier than a time of it, begins and ends.
     fn bounds(&mut self, now: Now, to: ReplyTo, range: RangeId, since_ms: Option<u64>, commands: &mut Commands) {
         let Some(slot) = self.find(range) else { return refuse(to, Refusal::UnknownRange, commands) };
+        let response = match (self.ends(now, slot, commands), since_ms) {
+            (Ok(_), Some(timestamp_ms)) => return self.since(slot, to, timestamp_ms, false, commands),
+            (Ok((start, end)), None) => Response::Bounds { start, end },
+            (Err(refusal), Some(_) | None) => Response::Refused(refusal),
+        };
+        commands.push(Command::Reply { to, response });
+    }
+
+    fn describe(&mut self, now: Now, to: ReplyTo, range: RangeId, commands: &mut Commands) {
+        let Some(slot) = self.find(range) else { return refuse(to, Refusal::UnknownRange, commands) };
+        let response = match self.ends(now, slot, commands) {
+            Ok((start, end)) => {
+                let segments = u32::try_from(self.ranges[slot.0].chain.len()).unwrap_or(u32::MAX);
+                Response::Described(RangeDescription { start, end, segments })
+            }
+            Err(refusal) => Response::Refused(refusal),
+        };
+        commands.push(Command::Reply { to, response });
+    }
+
+    /// Where a range begins and ends. What an earlier life wrote counts, and is known only once its end is committed: that is
+    /// asked for, and the question is to be asked again.
+    fn ends(&mut self, now: Now, slot: RangeSlot, commands: &mut Commands) -> Result<(Offset, Offset), Refusal> {
         let replica = &mut self.ranges[slot.0].replica;
         let end = replica.committed();
         let is_unsettled = replica.settle_for_reader(end, &mut self.replica_commands);
         self.obey(now, slot, commands);
         if is_unsettled {
-            return refuse(to, Refusal::Opening { delay_ms: 1 }, commands);
+            return Err(Refusal::Opening { delay_ms: 1 });
         }
-        if let Some(timestamp_ms) = since_ms {
-            return self.since(slot, to, timestamp_ms, false, commands);
-        }
-        let response = Response::Bounds { start: self.ranges[slot.0].trimmed, end };
-        commands.push(Command::Reply { to, response });
+        Ok((self.ranges[slot.0].trimmed, end))
     }
 
     /// Only a sealed range's table is final.

@@ -24,6 +24,8 @@ use crate::types::{
     ShardId, TopicId,
 };
 
+mod rolls;
+
 const RANGE: RangeId = RangeId(1);
 const TO: ReplyTo = ReplyTo { shard: ShardId(0), connection: 1, correlation: 0 };
 
@@ -232,6 +234,13 @@ impl Rig {
     fn fetch(&mut self, offset: u64, wait_ms: u32) -> Vec<Response> {
         self.replies.clear();
         let request = ShardRequest::Fetch { range: RANGE, offset: Offset(offset), bytes_max: 64 << 10, wait_ms };
+        self.give(Event::Request { to: TO, deadline_ns: u64::MAX, request });
+        std::mem::take(&mut self.replies)
+    }
+
+    /// Asks for a request of the range that names nothing else, and gives what it is told at once.
+    fn ask(&mut self, request: ShardRequest<'_>) -> Vec<Response> {
+        self.replies.clear();
         self.give(Event::Request { to: TO, deadline_ns: u64::MAX, request });
         std::mem::take(&mut self.replies)
     }

@@ -66,6 +66,8 @@ impl Replies for Inbox {
             Response::Fetched(_)
             | Response::Bounds { .. }
             | Response::Settled(_)
+            | Response::Rolled(_)
+            | Response::Described(_)
             | Response::Topics(_)
             | Response::TopicDeleted { .. }
             | Response::Routes { .. }

@@ -1,6 +1,6 @@
 //! From a node's frame to an answer: the client's side of a session.
 
-use sealog_engine::api::response::{ProducerSettled, Route, Stored, TopicView};
+use sealog_engine::api::response::{ProducerSettled, RangeDescription, RangeRolled, Route, Stored, TopicView};
 use sealog_engine::types::{Offset, ProducerEpoch, ProducerId, TopicId};
 
 use crate::wire::client::{self, FetchedView};
@@ -26,6 +26,8 @@ pub enum Answer<'a> {
         end: Offset,
     },
     Settled(ProducerSettled),
+    Rolled(RangeRolled),
+    Described(RangeDescription),
     Topic(TopicView),
     /// A topic is deleted.
     TopicDeleted(TopicId),
@@ -57,6 +59,8 @@ impl<'a> Answer<'a> {
                 Self::Bounds { start, end }
             }
             Kind::Settled => Self::Settled(client::read_settled(frame)?),
+            Kind::Rolled => Self::Rolled(client::read_rolled(frame)?),
+            Kind::Described => Self::Described(client::read_described(frame)?),
             Kind::Topic => Self::Topic(control::read_topic_answer(frame)?),
             Kind::TopicDeleted => Self::TopicDeleted(control::read_topic_deleted(frame)?),
             Kind::Topics => Self::Topics(control::read_topics_answer(frame)?),
@@ -78,6 +82,8 @@ impl<'a> Answer<'a> {
             | Kind::Bounds
             | Kind::Since
             | Kind::Settle
+            | Kind::Roll
+            | Kind::Describe
             | Kind::CreateTopic
             | Kind::ListTopics
             | Kind::Routes

@@ -33,6 +33,8 @@ pub fn read<'a>(frame: &Frame<'a>, limits: &SessionLimits) -> Result<Inbound<'a>
         Kind::Bounds => shard(client::read_bounds(frame)?),
         Kind::Since => shard(client::read_since(frame)?),
         Kind::Settle => shard(client::read_settle(frame)?),
+        Kind::Roll => shard(client::read_roll(frame)?),
+        Kind::Describe => shard(client::read_describe(frame)?),
         Kind::CreateTopic => control(control::read_create_topic(frame)?),
         Kind::ListTopics => control(control::read_list_topics(frame)?),
         Kind::Routes => control(control::read_routes(frame)?),
@@ -47,6 +49,8 @@ pub fn read<'a>(frame: &Frame<'a>, limits: &SessionLimits) -> Result<Inbound<'a>
         | Kind::Fetched
         | Kind::BoundsAre
         | Kind::Settled
+        | Kind::Rolled
+        | Kind::Described
         | Kind::Topic
         | Kind::Topics
         | Kind::RoutesAre
@@ -63,6 +67,8 @@ fn bounded<'a>(request: ShardRequest<'a>, limits: &SessionLimits) -> ShardReques
         ShardRequest::Produce { .. }
         | ShardRequest::Bounds { .. }
         | ShardRequest::Since { .. }
-        | ShardRequest::Settle { .. } => request,
+        | ShardRequest::Settle { .. }
+        | ShardRequest::Roll { .. }
+        | ShardRequest::Describe { .. } => request,
     }
 }

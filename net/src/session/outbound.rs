@@ -22,6 +22,8 @@ pub fn append(out: &mut Vec<u8>, correlation: u64, response: &Response) {
         },
         Response::Bounds { start, end } => client::append_bounds(out, correlation, *start, *end),
         Response::Settled(settled) => client::append_settled(out, correlation, settled),
+        Response::Rolled(rolled) => client::append_rolled(out, correlation, rolled),
+        Response::Described(described) => client::append_described(out, correlation, described),
         Response::Topic(topic) => control::append_topic(out, correlation, topic),
         Response::TopicDeleted { topic } => control::append_topic_deleted(out, correlation, *topic),
         Response::Topics(topics) => {

@@ -9,9 +9,11 @@
 
 use sealog_engine::api::error::Refusal;
 use sealog_engine::api::request::ShardRequest;
-use sealog_engine::api::response::{Fetched, Gap, GapCause, ProducerSettled, Route, Stored};
+use sealog_engine::api::response::{
+    Fetched, Gap, GapCause, ProducerSettled, RangeDescription, RangeRolled, Route, Stored,
+};
 use sealog_engine::format::checksum;
-use sealog_engine::types::{Epoch, Offset, ProducerEpoch, ProducerId, RangeId, Run, Sequence};
+use sealog_engine::types::{Epoch, Offset, ProducerEpoch, ProducerId, RangeId, Run, SegmentId, Sequence};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -37,6 +39,10 @@ body!(BoundsAreStruct, 16 { start: U64, end: U64 });
 body!(SinceStruct, 16 { range: U64, timestamp_ms: U64 });
 body!(SettleStruct, 16 { range: U64, producer: U64 });
 body!(SettledStruct, 32 { producer: U64, sequence: U64, epoch: U32, run: U32, flags: U32, reserved: U32 });
+body!(RollStruct, 8 { range: U64 });
+body!(RolledStruct, 32 { end: U64, sealed: U64, open: U64, flags: U32, reserved: U32 });
+body!(DescribeStruct, 8 { range: U64 });
+body!(DescribedStruct, 24 { start: U64, end: U64, segments: U32, reserved: U32 });
 
 /// `stored.flags`: it was a repeat.
 const STORED_REPEAT: u32 = 1;
@@ -46,6 +52,8 @@ const FETCHED_SEALED: u32 = 1;
 const SETTLED_LAST: u32 = 1;
 /// `settled.flags`: a batch may lie in a hole.
 const SETTLED_DOUBTFUL: u32 = 2;
+/// `rolled.flags`: a segment was sealed.
+const ROLLED_SEALED: u32 = 1;
 
 /// Part of a range, with its entries borrowed from the receive buffer.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -113,6 +121,12 @@ pub fn append_request(out: &mut Vec<u8>, correlation: u64, deadline_ms: u32, req
             let body = SettleStruct { range: range.0.into(), producer: producer.0.into() };
             frame::append(out, head(Kind::Settle), body.as_bytes(), &[]);
         }
+        ShardRequest::Roll { range } => {
+            frame::append(out, head(Kind::Roll), RollStruct { range: range.0.into() }.as_bytes(), &[]);
+        }
+        ShardRequest::Describe { range } => {
+            frame::append(out, head(Kind::Describe), DescribeStruct { range: range.0.into() }.as_bytes(), &[]);
+        }
     }
 }
 
@@ -169,6 +183,26 @@ pub fn read_settle(frame: &Frame<'_>) -> Result<ShardRequest<'static>, BodyError
     frame.without_bytes()?;
     let wire: &SettleStruct = frame.body()?;
     Ok(ShardRequest::Settle { range: RangeId(wire.range.get()), producer: ProducerId(wire.producer.get()) })
+}
+
+/// Reads the body of a wish to roll.
+///
+/// # Errors
+/// It is not one.
+pub fn read_roll(frame: &Frame<'_>) -> Result<ShardRequest<'static>, BodyError> {
+    frame.without_bytes()?;
+    let wire: &RollStruct = frame.body()?;
+    Ok(ShardRequest::Roll { range: RangeId(wire.range.get()) })
+}
+
+/// Reads the body of a question for what a range consists of.
+///
+/// # Errors
+/// It is not one.
+pub fn read_describe(frame: &Frame<'_>) -> Result<ShardRequest<'static>, BodyError> {
+    frame.without_bytes()?;
+    let wire: &DescribeStruct = frame.body()?;
+    Ok(ShardRequest::Describe { range: RangeId(wire.range.get()) })
 }
 
 /// Appends the frame that says that a batch is stored.
@@ -321,6 +355,52 @@ pub fn read_settled(frame: &Frame<'_>) -> Result<ProducerSettled, BodyError> {
         last: (flags & SETTLED_LAST != 0).then_some(last),
         doubtful: flags & SETTLED_DOUBTFUL != 0,
     })
+}
+
+/// Appends the frame that says what became of a wish to roll.
+pub fn append_rolled(out: &mut Vec<u8>, correlation: u64, rolled: &RangeRolled) {
+    let (sealed, open) = rolled.segments.unwrap_or_default();
+    let body = RolledStruct {
+        end: rolled.end.0.into(),
+        sealed: sealed.0.into(),
+        open: open.0.into(),
+        flags: if rolled.segments.is_some() { ROLLED_SEALED } else { 0 }.into(),
+        reserved: 0.into(),
+    };
+    frame::append(out, Head::answer(Kind::Rolled, correlation), body.as_bytes(), &[]);
+}
+
+/// Reads it.
+///
+/// # Errors
+/// It is not that.
+pub fn read_rolled(frame: &Frame<'_>) -> Result<RangeRolled, BodyError> {
+    frame.without_bytes()?;
+    let wire: &RolledStruct = frame.body()?;
+    let flags = known_flags(wire.flags.get(), ROLLED_SEALED, "rolled.flags")?;
+    let segments = (SegmentId(wire.sealed.get()), SegmentId(wire.open.get()));
+    Ok(RangeRolled { end: Offset(wire.end.get()), segments: (flags & ROLLED_SEALED != 0).then_some(segments) })
+}
+
+/// Appends the frame that says what a range consists of.
+pub fn append_described(out: &mut Vec<u8>, correlation: u64, described: &RangeDescription) {
+    let body = DescribedStruct {
+        start: described.start.0.into(),
+        end: described.end.0.into(),
+        segments: described.segments.into(),
+        reserved: 0.into(),
+    };
+    frame::append(out, Head::answer(Kind::Described, correlation), body.as_bytes(), &[]);
+}
+
+/// Reads it.
+///
+/// # Errors
+/// It is not that.
+pub fn read_described(frame: &Frame<'_>) -> Result<RangeDescription, BodyError> {
+    frame.without_bytes()?;
+    let wire: &DescribedStruct = frame.body()?;
+    Ok(RangeDescription { start: Offset(wire.start.get()), end: Offset(wire.end.get()), segments: wire.segments.get() })
 }
 
 /// Whether an answer of such entries fits a frame; if not, the answer is this refusal.

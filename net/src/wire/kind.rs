@@ -62,8 +62,16 @@ kinds! {
     Settle = 0x0106,
     /// That.
     Settled = 0x0107,
+    /// Seal a range's open segment and go on in its successor.
+    Roll = 0x0108,
+    /// It is done, or there was nothing to seal.
+    Rolled = 0x0109,
     /// Where do the records begin that are not earlier than a time? Answered by `BoundsAre`.
     Since = 0x010a,
+    /// What does a range consist of?
+    Describe = 0x010c,
+    /// That.
+    Described = 0x010d,
 
     /// Create a topic.
     CreateTopic = 0x0200,

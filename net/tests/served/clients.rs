@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use ::glommio::{LocalExecutorBuilder, Placement};
 use sealog_engine::api::error::Outcome;
-use sealog_engine::types::{RangeId, ShardId};
+use sealog_engine::api::response::{RangeDescription, RangeRolled};
+use sealog_engine::types::{Offset, RangeId, ShardId};
 use sealog_net::client::blocking::{Admin, Consumer, Ended, OpenError, Producer, RequestError};
 use sealog_net::client::core::consumer::{ConsumerSettings, Delivery};
 use sealog_net::client::core::producer::{ProducerSettings, Record};
@@ -84,8 +85,18 @@ fn topics_routes_and_bounds_are_answered() {
     assert_eq!(admin.list_topics().unwrap()[0].name, "topic");
     assert_eq!(admin.routes("topic").unwrap().1.len(), 2);
     assert_eq!(admin.bounds(RangeId(1)).unwrap().1.0, 0);
+    let described = RangeDescription { start: Offset(0), end: Offset(0), segments: 1 };
+    assert_eq!(admin.describe(RangeId(1)).unwrap(), described);
+    assert_eq!(admin.roll(RangeId(1)).unwrap(), RangeRolled { end: Offset(0), segments: None });
     assert_eq!(admin.open_producer(None).unwrap().0.0, 1);
     assert!(matches!(admin.routes("none"), Err(RequestError::Refused(r)) if r.code == 1));
+}
+
+#[test]
+fn a_range_that_says_it_is_sealed_is_not_asked_again() {
+    let mut admin = Admin::connect(&[node::start().to_string()], PATIENCE).unwrap();
+    assert!(matches!(admin.roll(node::SEALED), Err(RequestError::Refused(r)) if r.code == 7));
+    assert!(admin.roll(node::SEALED).is_ok(), "this node has another answer the second time");
 }
 
 #[test]

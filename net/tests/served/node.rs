@@ -10,7 +10,7 @@ use ::glommio::{LocalExecutorBuilder, Placement};
 use sealog_engine::api::error::Refusal;
 use sealog_engine::api::port::{Replies, ShardService};
 use sealog_engine::api::request::{ControlRequest, ReplyTo, Request, ShardRequest};
-use sealog_engine::api::response::{Fetched, Response, Route, Stored, TopicView};
+use sealog_engine::api::response::{Fetched, RangeDescription, RangeRolled, Response, Route, Stored, TopicView};
 use sealog_engine::format::Digest;
 use sealog_engine::format::batch::{BatchRef, Place, entry_length, place};
 use sealog_engine::format::entry::SegmentSeed;
@@ -22,11 +22,15 @@ use sealog_net::session::{Handshake, NodeIdentity, SessionLimits};
 
 /// Ranges of the one topic.
 const RANGES: u32 = 2;
+/// A range that says that it is sealed when it is first asked to roll.
+pub(crate) const SEALED: RangeId = RangeId(7);
 
 #[derive(Default)]
 struct Log {
     entries: Vec<(Offset, Offset, Vec<u8>)>,
     end: Offset,
+    /// As sealed: whoever asks again all the same is told something else.
+    first_roll_is_refused: bool,
 }
 
 /// The engine: one topic, everything stored at once.
@@ -55,7 +59,8 @@ impl Memory {
 
     fn shard(&self, request: ShardRequest<'_>) -> Response {
         let mut logs = self.logs.borrow_mut();
-        let log = logs.entry(request.range()).or_default();
+        let fresh = || Log { first_roll_is_refused: request.range() == SEALED, ..Log::default() };
+        let log = logs.entry(request.range()).or_insert_with(fresh);
         match request {
             ShardRequest::Produce { batch, .. } => {
                 let batch = BatchRef::verify(batch, 1 << 20).expect("the client sends batches");
@@ -76,6 +81,14 @@ impl Memory {
                 Response::Bounds { start: Offset(0), end: log.end }
             }
             ShardRequest::Settle { .. } => Response::Refused(Refusal::UnknownRange),
+            ShardRequest::Roll { .. } if log.first_roll_is_refused => {
+                log.first_roll_is_refused = false;
+                Response::Refused(Refusal::Sealed { successors: vec![], last: None })
+            }
+            ShardRequest::Roll { .. } => Response::Rolled(RangeRolled { end: log.end, segments: None }),
+            ShardRequest::Describe { .. } => {
+                Response::Described(RangeDescription { start: Offset(0), end: log.end, segments: 1 })
+            }
         }
     }
 }

@@ -6,9 +6,12 @@ use std::path::PathBuf;
 
 use sealog_engine::api::error::Refusal;
 use sealog_engine::api::request::{ControlRequest, ShardRequest};
-use sealog_engine::api::response::{Fetched, Gap, GapCause, ProducerSettled, Response, Route, Stored, TopicView};
+use sealog_engine::api::response::{
+    Fetched, Gap, GapCause, ProducerSettled, RangeDescription, RangeRolled, Response, Route, Stored, TopicView,
+};
 use sealog_engine::types::{
-    ClusterId, Epoch, KeySpan, NodeId, Offset, ProducerEpoch, ProducerId, RangeId, Run, Sequence, ShardId, TopicId,
+    ClusterId, Epoch, KeySpan, NodeId, Offset, ProducerEpoch, ProducerId, RangeId, Run, SegmentId, Sequence, ShardId,
+    TopicId,
 };
 use sealog_net::session;
 use sealog_net::wire::frame::VERSION;
@@ -73,6 +76,13 @@ fn response(kind: Kind) -> Option<Response> {
         }),
         Kind::BoundsAre => Response::Bounds { start: Offset(5), end: Offset(50) },
         Kind::Settled => Response::Settled(ProducerSettled { producer: ProducerId(12), last, doubtful: true }),
+        Kind::Rolled => {
+            let segments = Some((SegmentId(0x5152), SegmentId(0x6162)));
+            Response::Rolled(RangeRolled { end: Offset(300), segments })
+        }
+        Kind::Described => {
+            Response::Described(RangeDescription { start: Offset(5), end: Offset(50), segments: 0x7172 })
+        }
         Kind::Topic => Response::Topic(topic()),
         Kind::Topics => Response::Topics(vec![topic(), TopicView { topic: TopicId(6), name: "b".into(), ..topic() }]),
         Kind::RoutesAre => Response::Routes { topic: topic(), routes: vec![route()] },
@@ -90,6 +100,8 @@ fn request_frame(kind: Kind, out: &mut Vec<u8>) {
         Kind::Bounds => ShardRequest::Bounds { range },
         Kind::Since => ShardRequest::Since { range, timestamp_ms: 1_700_000_000_000 },
         Kind::Settle => ShardRequest::Settle { range, producer: ProducerId(12) },
+        Kind::Roll => ShardRequest::Roll { range },
+        Kind::Describe => ShardRequest::Describe { range },
         _ => {
             let control = match kind {
                 Kind::CreateTopic => ControlRequest::CreateTopic { name: "orders".into(), ranges: 4 },

@@ -4,10 +4,12 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use sealog_engine::api::error::{BadBatch, Refusal};
 use sealog_engine::api::request::{ControlRequest, Request, ShardRequest};
-use sealog_engine::api::response::{Fetched, Gap, GapCause, ProducerSettled, Response, Route, Stored, TopicView};
+use sealog_engine::api::response::{
+    Fetched, Gap, GapCause, ProducerSettled, RangeDescription, RangeRolled, Response, Route, Stored, TopicView,
+};
 use sealog_engine::types::{
-    ClusterId, Epoch, KeyHash, KeySpan, NodeId, Offset, ProducerEpoch, ProducerId, RangeId, Run, Sequence, ShardId,
-    TopicId,
+    ClusterId, Epoch, KeyHash, KeySpan, NodeId, Offset, ProducerEpoch, ProducerId, RangeId, Run, SegmentId, Sequence,
+    ShardId, TopicId,
 };
 use sealog_net::session::{self, Answer, Inbound, SessionLimits};
 use sealog_net::wire::frame::{self, BodyError, Frame};
@@ -136,6 +138,13 @@ fn response() -> impl Strategy<Value = Response> {
         (any::<u64>(), last(), any::<bool>()).prop_map(|(producer, last, doubtful)| {
             Response::Settled(ProducerSettled { producer: ProducerId(producer), last, doubtful })
         }),
+        (any::<u64>(), prop::option::of((any::<u64>(), any::<u64>()))).prop_map(|(end, segments)| {
+            let segments = segments.map(|(sealed, open)| (SegmentId(sealed), SegmentId(open)));
+            Response::Rolled(RangeRolled { end: Offset(end), segments })
+        }),
+        (any::<u64>(), any::<u64>(), any::<u32>()).prop_map(|(start, end, segments)| {
+            Response::Described(RangeDescription { start: Offset(start), end: Offset(end), segments })
+        }),
         topic().prop_map(Response::Topic),
         any::<u64>().prop_map(|topic| Response::TopicDeleted { topic: TopicId(topic) }),
         prop::collection::vec(topic(), 0..5).prop_map(Response::Topics),
@@ -155,6 +164,8 @@ fn as_response(answer: Answer<'_>) -> Response {
         Answer::Fetched(view) => Response::Fetched(view.to_fetched()),
         Answer::Bounds { start, end } => Response::Bounds { start, end },
         Answer::Settled(settled) => Response::Settled(settled),
+        Answer::Rolled(rolled) => Response::Rolled(rolled),
+        Answer::Described(described) => Response::Described(described),
         Answer::Topic(topic) => Response::Topic(topic),
         Answer::TopicDeleted(topic) => Response::TopicDeleted { topic },
         Answer::Topics(topics) => Response::Topics(topics),
@@ -218,6 +229,8 @@ proptest! {
             ShardRequest::Bounds { range },
             ShardRequest::Since { range, timestamp_ms: number },
             ShardRequest::Settle { range, producer: ProducerId(number) },
+            ShardRequest::Roll { range },
+            ShardRequest::Describe { range },
         ] {
             let mut out = vec![];
             client::append_request(&mut out, correlation, deadline_ms, &request);

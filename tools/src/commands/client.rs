@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use clap::Args;
+use sealog_engine::api::error::Retry;
 use sealog_net::client::blocking::{Admin, OpenError, RequestError};
+use sealog_net::wire::Refused;
 
 use crate::daemon::config::parse_time;
 use crate::exit::{Exit, Failure};
@@ -46,6 +48,8 @@ impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
         let exit = match &error {
             RequestError::Unreachable(_) | RequestError::Broken(_) | RequestError::TimedOut(_) => Exit::TryAgain,
+            // The time was over before the node's own delay was.
+            RequestError::Refused(Refused { retry: Retry::AfterDelay { .. }, .. }) => Exit::TryAgain,
             RequestError::Refused(_) | RequestError::Bye(_) | RequestError::Confused => Exit::Failed,
         };
         Self::new(exit, error)

@@ -4,17 +4,18 @@ use std::fmt;
 
 use clap::{Args, Subcommand};
 use sealog_engine::api::TopicView;
-use sealog_engine::api::response::Route;
-use sealog_engine::types::Offset;
+use sealog_engine::api::response::{RangeDescription, RangeRolled, Route};
+use sealog_engine::types::RangeId;
 use sealog_net::client::blocking::Admin;
 use serde::Serialize;
+use thiserror::Error;
 
 use super::client::Client;
 use super::columns;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::Format;
 
-/// Look at the ranges of a topic.
+/// Look at the ranges of a topic, and have one rolled.
 #[derive(Debug, Args)]
 pub(crate) struct Range {
     #[command(subcommand)]
@@ -32,6 +33,35 @@ enum Action {
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
+    /// Seal the open segment of a range and go on in the next, as the range does by itself when that is full.
+    ///
+    /// When this ends with 0, every record that was acknowledged before lies in a segment that never changes again. Where no record has
+    /// come since the last roll there is nothing to do, which is told and is no failure. If no answer came (75) it may be asked again.
+    Roll {
+        topic: String,
+        /// The range as `range list` names it, such as r3.
+        #[arg(value_parser = range_id)]
+        range: RangeId,
+        #[command(flatten)]
+        client: Client,
+        /// Whom to print for.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+}
+
+/// A range of the command line.
+fn range_id(text: &str) -> Result<RangeId, String> {
+    let number = text.strip_prefix('r').unwrap_or(text).parse();
+    number.map(RangeId).map_err(|_| "write it as `range list` does, such as r3".to_owned())
+}
+
+/// A range that its topic does not have.
+#[derive(Debug, Error)]
+#[error("topic {topic} has no active range {range}; `sealog range list {topic}` shows those that it has")]
+struct NoSuchRange {
+    topic: String,
+    range: RangeId,
 }
 
 /// A range as it is printed.
@@ -49,6 +79,8 @@ pub(super) struct Line {
     start: u64,
     /// Committed end, exclusive.
     end: u64,
+    /// Segments that it consists of, the open one among them.
+    segments: u32,
 }
 
 #[derive(Serialize)]
@@ -57,10 +89,65 @@ pub(super) struct List(pub(super) Vec<Line>);
 
 impl Range {
     pub(super) fn run(&self) -> Outcome {
-        let Action::List { topic, client, format } = &self.action;
-        let (_, ranges) = ranges_of(&mut client.admin()?, topic)?;
-        format.print(&ranges)?;
+        match &self.action {
+            Action::List { topic, client, format } => {
+                let (_, ranges) = ranges_of(&mut client.admin()?, topic)?;
+                format.print(&ranges)?;
+            }
+            Action::Roll { topic, range, client, format } => {
+                let rolled = roll(&mut client.admin()?, topic, *range)?;
+                format.print(&Rolled::new(topic, *range, rolled))?;
+            }
+        }
         Ok(Exit::Done)
+    }
+}
+
+fn roll(admin: &mut Admin, topic: &str, range: RangeId) -> Result<RangeRolled, Failure> {
+    let (_, routes) = admin.routes(topic)?;
+    if routes.iter().all(|route| route.range != range) {
+        return Err(Failure::new(Exit::Failed, NoSuchRange { topic: topic.to_owned(), range }));
+    }
+    Ok(admin.roll(range)?)
+}
+
+/// What became of a roll, as it is printed.
+#[derive(Serialize)]
+struct Rolled {
+    topic: String,
+    range: String,
+    /// False: there was nothing to seal.
+    rolled: bool,
+    /// Every record below it, exclusive, lies in a sealed segment.
+    end: u64,
+    sealed_segment: Option<String>,
+    open_segment: Option<String>,
+}
+
+impl Rolled {
+    fn new(topic: &str, range: RangeId, rolled: RangeRolled) -> Self {
+        Self {
+            topic: topic.to_owned(),
+            range: range.to_string(),
+            rolled: rolled.segments.is_some(),
+            end: rolled.end.0,
+            sealed_segment: rolled.segments.map(|(sealed, _)| sealed.to_string()),
+            open_segment: rolled.segments.map(|(_, open)| open.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for Rolled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { topic, range, end, .. } = self;
+        match (&self.sealed_segment, &self.open_segment) {
+            (Some(sealed), Some(open)) => {
+                writeln!(f, "rolled {range} of {topic}: {sealed} is sealed at {end}, {open} takes records now")
+            }
+            (None | Some(_), None | Some(_)) => {
+                writeln!(f, "nothing to roll in {range} of {topic}: all of it, up to {end}, is sealed")
+            }
+        }
     }
 }
 
@@ -69,14 +156,14 @@ pub(super) fn ranges_of(admin: &mut Admin, topic: &str) -> Result<(TopicView, Li
     let (view, routes) = admin.routes(topic)?;
     let mut lines = Vec::new();
     for route in routes {
-        let (start, end) = admin.bounds(route.range)?;
-        lines.push(Line::new(&route, start, end));
+        let described = admin.describe(route.range)?;
+        lines.push(Line::new(&route, described));
     }
     Ok((view, List(lines)))
 }
 
 impl Line {
-    fn new(route: &Route, start: Offset, end: Offset) -> Self {
+    fn new(route: &Route, described: RangeDescription) -> Self {
         Self {
             range: route.range.to_string(),
             first_hash: format!("{:016x}", route.span.first().0),
@@ -84,8 +171,9 @@ impl Line {
             epoch: route.epoch.0,
             node: route.node.to_string(),
             shard: route.shard.0,
-            start: start.0,
-            end: end.0,
+            start: described.start.0,
+            end: described.end.0,
+            segments: described.segments,
         }
     }
 }
@@ -109,9 +197,10 @@ impl fmt::Display for List {
                 line.epoch.to_string(),
                 line.start.to_string(),
                 line.end.to_string(),
+                line.segments.to_string(),
             ]
         };
-        let heading = ["range", "first hash", "last hash", "node", "shard", "epoch", "start", "end"];
+        let heading = ["range", "first hash", "last hash", "node", "shard", "epoch", "start", "end", "segments"];
         columns::write(f, heading, 4, &self.0.iter().map(row).collect::<Vec<_>>())
     }
 }

@@ -1,11 +1,11 @@
 //! One history: for one (range, offset) whatever is served is the same, for ever, and a hole that was told stays a hole. What was
 //! being written when a process ended, and whose header the medium holds, may have been acknowledged for all that the node knows:
-//! those offsets are never given to anything else.
+//! those offsets are never given to anything else. Where a roll was said to have sealed a segment, there it ends for ever.
 
 use std::collections::BTreeMap;
 
-use sealog_engine::api::response::Gap;
-use sealog_engine::types::{Offset, RangeId};
+use sealog_engine::api::response::{Gap, RangeRolled};
+use sealog_engine::types::{Offset, RangeId, SegmentId};
 
 use super::{Mode, Violation};
 
@@ -19,6 +19,8 @@ struct Served {
     end: u64,
     /// Batches that may have been stored, by first offset: end and digest.
     held: BTreeMap<u64, (u64, u64)>,
+    /// Segments that a roll was said to have sealed: end and successor.
+    rolled: BTreeMap<SegmentId, (Offset, SegmentId)>,
 }
 
 /// The checker.
@@ -113,13 +115,64 @@ impl OneHistory {
     /// # Errors
     /// Something lies above.
     pub fn bounds(&mut self, range: RangeId, end: Offset) -> Result<(), Violation> {
-        let served = self.ranges.entry(range).or_default();
-        let last = served.batches.last_key_value().map_or(0, |(_, (end, _))| *end);
+        let last = self.shown(range);
         self.checked += 1;
-        if last > end.0 {
-            return Err(Violation::EndWentBack { range, end, was: Offset(last) });
+        if last > end {
+            return Err(Violation::EndWentBack { range, end, was: last });
         }
         Ok(())
+    }
+
+    /// Behind the last record of a range that anyone was given.
+    #[must_use]
+    pub fn shown(&self, range: RangeId) -> Offset {
+        let last = self.ranges.get(&range).and_then(|served| served.batches.last_key_value());
+        Offset(last.map_or(0, |(_, (end, _))| *end))
+    }
+
+    /// A range that had shown records up to `shown` when it was asked to roll was told to have been.
+    ///
+    /// # Errors
+    /// Some of those records lie in no segment that it says to be sealed, the segment was said to end elsewhere, or a batch lies across
+    /// its end.
+    pub fn rolled(&mut self, range: RangeId, shown: Offset, rolled: &RangeRolled) -> Result<(), Violation> {
+        let end = rolled.end;
+        self.checked += 1;
+        if end < shown {
+            return Err(Violation::RolledBelow { range, end, shown });
+        }
+        let served = self.ranges.entry(range).or_default();
+        if let Some((offset, (batch_end, _))) = served.batches.range(..end.0).next_back()
+            && *batch_end > end.0
+        {
+            return Err(Violation::RolledWithin { range, end, offset: Offset(*offset), batch_end: Offset(*batch_end) });
+        }
+        if let Some((segment, successor)) = rolled.segments {
+            let was = *served.rolled.entry(segment).or_insert((end, successor));
+            if was != (end, successor) {
+                return Err(Violation::RolledTwice { range, segment, end, was: was.0 });
+            }
+        }
+        Ok(())
+    }
+
+    /// Every segment that a roll was said to have sealed is, with that end, by what `sealed_end` knows. Returns how many there are.
+    ///
+    /// # Errors
+    /// One is not.
+    pub fn rolls_stand(&self, sealed_end: impl Fn(RangeId, SegmentId) -> Option<Offset>) -> Result<u64, Violation> {
+        let mut count = 0;
+        for (range, served) in &self.ranges {
+            for (segment, (end, _)) in &served.rolled {
+                let (range, segment, end) = (*range, *segment, *end);
+                count += 1;
+                match sealed_end(range, segment) {
+                    Some(found) if found == end => {}
+                    found => return Err(Violation::RollUndone { range, segment, end, found }),
+                }
+            }
+        }
+        Ok(count)
     }
 
     /// A range said where its committed end is.

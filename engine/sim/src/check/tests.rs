@@ -1,5 +1,5 @@
-use sealog_engine::api::response::{Gap, GapCause};
-use sealog_engine::types::{Offset, RangeId};
+use sealog_engine::api::response::{Gap, GapCause, RangeRolled};
+use sealog_engine::types::{Offset, RangeId, SegmentId};
 
 use super::nothing_silent::{Given, NothingSilent};
 use super::*;
@@ -173,6 +173,29 @@ fn an_offset_that_may_have_been_stored_and_is_given_again_is_found() {
     history.may_hold(RANGE, Offset(3), Offset(5), 7);
     history.batch(RANGE, Offset(0), Offset(3), 1).unwrap();
     assert!(matches!(history.batch(RANGE, Offset(3), Offset(4), 7), Err(Violation::GivenAgain { .. })));
+}
+
+#[test]
+fn a_roll_that_leaves_out_what_was_read_or_is_not_where_it_was_said_to_be_is_found() {
+    let mut history = one_history::OneHistory::default();
+    history.batch(RANGE, Offset(0), Offset(3), 7).unwrap();
+    history.batch(RANGE, Offset(3), Offset(5), 7).unwrap();
+    let rolled = |end, segment| RangeRolled {
+        end: Offset(end),
+        segments: (segment > 0).then_some((SegmentId(segment), SegmentId(segment + 1))),
+    };
+    let shown = history.shown(RANGE);
+    assert_eq!(shown, Offset(5));
+    for answer in [rolled(5, 0), rolled(5, 1), rolled(5, 1)] {
+        history.rolled(RANGE, shown, &answer).unwrap();
+    }
+    assert!(matches!(history.rolled(RANGE, shown, &rolled(3, 0)), Err(Violation::RolledBelow { .. })));
+    assert!(matches!(history.rolled(RANGE, Offset(3), &rolled(4, 2)), Err(Violation::RolledWithin { .. })));
+    assert!(matches!(history.rolled(RANGE, shown, &rolled(6, 1)), Err(Violation::RolledTwice { .. })));
+    assert_eq!(history.rolls_stand(|_, _| Some(Offset(5))).unwrap(), 1);
+    for found in [None, Some(Offset(4))] {
+        assert!(matches!(history.rolls_stand(|_, _| found), Err(Violation::RollUndone { .. })));
+    }
 }
 
 #[test]

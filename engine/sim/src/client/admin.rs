@@ -81,6 +81,8 @@ impl Client for Admin {
             | Answer::Fetched(_)
             | Answer::Bounds { .. }
             | Answer::Settled(_)
+            | Answer::Rolled(_)
+            | Answer::Described(_)
             | Answer::Routes { .. }
             | Answer::Producer { .. } => {}
         }

@@ -1,7 +1,7 @@
 //! The node as its connections see it: `api::port::ShardService` in virtual time, and what is checked of every answer.
 
 use sealog_engine::api::request::{ReplyTo, Request, ShardRequest};
-use sealog_engine::api::response::{Fetched, Response};
+use sealog_engine::api::response::{Fetched, RangeDescription, Response};
 use sealog_engine::controller;
 use sealog_engine::format::BatchRef;
 use sealog_engine::format::batch::ReaderBatches;
@@ -61,8 +61,10 @@ impl Node {
         let shards = self.config.shards;
         let asked = match request {
             ShardRequest::Fetch { range, offset, .. } => (range, offset),
+            ShardRequest::Roll { range } => (range, around.checks.one_history.shown(range)),
             ShardRequest::Bounds { range }
             | ShardRequest::Since { range, .. }
+            | ShardRequest::Describe { range }
             | ShardRequest::Produce { range, .. }
             | ShardRequest::Settle { range, .. } => (range, Offset::ZERO),
         };
@@ -111,6 +113,8 @@ impl Node {
             Response::Stored(_)
             | Response::Bounds { .. }
             | Response::Settled(_)
+            | Response::Rolled(_)
+            | Response::Described(_)
             | Response::Topic(_)
             | Response::TopicDeleted { .. }
             | Response::Topics(_)
@@ -136,7 +140,15 @@ impl Node {
                     around.checks.violation(violation);
                 }
             }
-            Response::Bounds { end, .. } => {
+            Response::Rolled(rolled) => {
+                around.trace.mix(rolled.end.0);
+                if let Some((range, shown)) = asked
+                    && let Err(violation) = around.checks.one_history.rolled(range, shown, rolled)
+                {
+                    around.checks.violation(violation);
+                }
+            }
+            Response::Bounds { end, .. } | Response::Described(RangeDescription { end, .. }) => {
                 if let Some((range, _)) = asked
                     && let Err(violation) = around.checks.one_history.bounds(range, *end)
                 {

@@ -145,7 +145,11 @@ impl ScriptWorld {
         let admin = self.world.add_client(Application::Admin(Admin::new(vec![(name, ranges)], seed)));
         self.wait(directive, "the making of a topic", |world| match &world.clients[admin].application {
             Application::Admin(admin) => admin.left() == 0,
-            Application::Churn(_) | Application::Writer(_) | Application::Reader(_) | Application::Plain(_) => true,
+            Application::Churn(_)
+            | Application::Writer(_)
+            | Application::Reader(_)
+            | Application::Plain(_)
+            | Application::Roller(_) => true,
         })?;
         Ok("made\n".to_owned())
     }
@@ -164,7 +168,8 @@ impl ScriptWorld {
             | Application::Churn(_)
             | Application::Writer(_)
             | Application::Reader(_)
-            | Application::Plain(_) => true,
+            | Application::Plain(_)
+            | Application::Roller(_) => true,
         })?;
         self.writers.insert(name, client);
         self.told(client);
@@ -178,7 +183,8 @@ impl ScriptWorld {
             | Application::Churn(_)
             | Application::Writer(_)
             | Application::Reader(_)
-            | Application::Plain(_) => {
+            | Application::Plain(_)
+            | Application::Roller(_) => {
                 panic!("client {client} is a writer")
             }
         }
@@ -214,9 +220,11 @@ impl ScriptWorld {
     fn told(&mut self, client: usize) -> Vec<Event> {
         match &mut self.world.clients[client].application {
             Application::Plain(plain) => std::mem::take(&mut plain.told),
-            Application::Admin(_) | Application::Churn(_) | Application::Writer(_) | Application::Reader(_) => {
-                Vec::new()
-            }
+            Application::Admin(_)
+            | Application::Churn(_)
+            | Application::Writer(_)
+            | Application::Reader(_)
+            | Application::Roller(_) => Vec::new(),
         }
     }
 

@@ -63,7 +63,11 @@ impl World {
     pub(crate) fn passing_plan(&self) -> Option<(u32, &'static str)> {
         let living = self.clients.iter().any(|client| match &client.application {
             Application::Churn(churn) => churn.living().is_some(),
-            Application::Admin(_) | Application::Writer(_) | Application::Reader(_) | Application::Plain(_) => false,
+            Application::Admin(_)
+            | Application::Writer(_)
+            | Application::Reader(_)
+            | Application::Plain(_)
+            | Application::Roller(_) => false,
         });
         living.then(|| (PASSING_FIRST + self.passing - 1, CHURN_NAME))
     }

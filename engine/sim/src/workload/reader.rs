@@ -142,7 +142,11 @@ impl World {
     fn reader(&mut self, number: usize) -> &mut Reader {
         match &mut self.clients[number].application {
             Application::Reader(reader) => reader,
-            Application::Admin(_) | Application::Churn(_) | Application::Writer(_) | Application::Plain(_) => {
+            Application::Admin(_)
+            | Application::Churn(_)
+            | Application::Writer(_)
+            | Application::Plain(_)
+            | Application::Roller(_) => {
                 panic!("client {number} is no reader")
             }
         }

@@ -176,7 +176,11 @@ impl World {
     fn writer(&mut self, number: usize) -> &mut Writer {
         match &mut self.clients[number].application {
             Application::Writer(writer) => writer,
-            Application::Admin(_) | Application::Churn(_) | Application::Reader(_) | Application::Plain(_) => {
+            Application::Admin(_)
+            | Application::Churn(_)
+            | Application::Reader(_)
+            | Application::Plain(_)
+            | Application::Roller(_) => {
                 panic!("client {number} is no writer")
             }
         }

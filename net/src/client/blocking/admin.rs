@@ -1,12 +1,12 @@
-//! One request, one answer: topics, routes, producer ids, bounds.
+//! One request, one answer: topics, routes, producer ids, ranges.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use sealog_engine::api::error::Retry;
+use sealog_engine::api::error::{Refusal, Retry};
 use sealog_engine::api::request::{ControlRequest, ShardRequest};
-use sealog_engine::api::response::{Route, TopicView};
+use sealog_engine::api::response::{RangeDescription, RangeRolled, Route, TopicView};
 use sealog_engine::types::{Offset, ProducerEpoch, ProducerId, RangeId, TopicId};
 use thiserror::Error;
 
@@ -62,6 +62,8 @@ enum Owned {
     Routes(TopicView, Vec<Route>),
     Producer(ProducerId, ProducerEpoch),
     Bounds(Offset, Offset),
+    Rolled(RangeRolled),
+    Described(RangeDescription),
     Pong,
 }
 
@@ -114,7 +116,7 @@ impl Admin {
         &self.welcome
     }
 
-    /// Makes a request, and makes it again after a delay while the node says so and there is time.
+    /// Makes a request, and makes it again after a delay while the node says so and there is time. A range that is sealed stays so.
     fn request(&mut self, append: impl Fn(&mut Vec<u8>, u64, u32)) -> Result<Owned, RequestError> {
         let deadline = Instant::now() + self.timeout;
         loop {
@@ -128,6 +130,7 @@ impl Admin {
             let answer = exchange.once(self.correlation, &bytes);
             self.receive = exchange.receive;
             let again_ms = match &answer {
+                Err(RequestError::Refused(Refused { refusal: Some(Refusal::Sealed { .. }), .. })) => return answer,
                 Err(RequestError::Refused(Refused { retry: Retry::AfterDelay { ms }, .. })) => *ms,
                 Err(RequestError::Refused(Refused { retry: Retry::AfterRefresh | Retry::Same, .. })) => 50,
                 _ => return answer,
@@ -142,6 +145,10 @@ impl Admin {
 
     fn control(&mut self, request: &ControlRequest) -> Result<Owned, RequestError> {
         self.request(|out, correlation, deadline_ms| control::append_request(out, correlation, deadline_ms, request))
+    }
+
+    fn shard(&mut self, request: &ShardRequest<'_>) -> Result<Owned, RequestError> {
+        self.request(|out, correlation, deadline_ms| client::append_request(out, correlation, deadline_ms, request))
     }
 
     /// Creates a topic of `ranges` (a power of two) ranges.
@@ -209,10 +216,31 @@ impl Admin {
     /// # Errors
     /// There is no such range, or there was no answer.
     pub fn bounds(&mut self, range: RangeId) -> Result<(Offset, Offset), RequestError> {
-        let request = ShardRequest::Bounds { range };
-        let answer = self.request(|out, correlation, ms| client::append_request(out, correlation, ms, &request))?;
+        let answer = self.shard(&ShardRequest::Bounds { range })?;
         let Owned::Bounds(start, end) = answer else { return Err(RequestError::Confused) };
         Ok((start, end))
+    }
+
+    /// Where a range begins and ends, and of how many segments it consists.
+    ///
+    /// # Errors
+    /// There is no such range, or there was no answer.
+    pub fn describe(&mut self, range: RangeId) -> Result<RangeDescription, RequestError> {
+        let answer = self.shard(&ShardRequest::Describe { range })?;
+        let Owned::Described(described) = answer else { return Err(RequestError::Confused) };
+        Ok(described)
+    }
+
+    /// Seals the range's open segment and lets the range go on in its successor, as it does by itself when that is full. All that was
+    /// acknowledged before lies in sealed segments then. If no answer came it may be asked again: that rolls at most what has come since.
+    ///
+    /// # Errors
+    /// There is no such range, it is sealed itself, or there was no answer.
+    pub fn roll(&mut self, range: RangeId) -> Result<RangeRolled, RequestError> {
+        let Owned::Rolled(rolled) = self.shard(&ShardRequest::Roll { range })? else {
+            return Err(RequestError::Confused);
+        };
+        Ok(rolled)
     }
 
     /// Whether the node answers.
@@ -264,6 +292,8 @@ fn owned(answer: Answer<'_>) -> Result<Owned, RequestError> {
         Answer::Pong => Owned::Pong,
         Answer::Refused(refused) => return Err(RequestError::Refused(refused)),
         Answer::Bounds { start, end } => Owned::Bounds(start, end),
+        Answer::Rolled(rolled) => Owned::Rolled(rolled),
+        Answer::Described(described) => Owned::Described(described),
         Answer::Topic(topic) => Owned::Topic(topic),
         Answer::TopicDeleted(topic) => Owned::TopicDeleted(topic),
         Answer::Topics(topics) => Owned::Topics(topics),

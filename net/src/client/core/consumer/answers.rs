@@ -84,6 +84,8 @@ impl Client for Consumer {
             Answer::Stored(_)
             | Answer::Bounds { .. }
             | Answer::Settled(_)
+            | Answer::Rolled(_)
+            | Answer::Described(_)
             | Answer::Topic(_)
             | Answer::TopicDeleted(_)
             | Answer::Topics(_)

@@ -115,6 +115,8 @@ impl Client for Producer {
             | Answer::Fetched(_)
             | Answer::Bounds { .. }
             | Answer::Settled(_)
+            | Answer::Rolled(_)
+            | Answer::Described(_)
             | Answer::Topic(_)
             | Answer::TopicDeleted(_)
             | Answer::Topics(_)
