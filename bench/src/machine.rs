@@ -7,7 +7,6 @@ use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 use sealog_engine::io::device;
 
-use crate::load::content;
 use crate::load::driver::Clock;
 use crate::load::producers::{Phases, Produced};
 use crate::load::samples::{Samples, Span};
@@ -70,7 +69,7 @@ impl<'a> Machine<'a> {
         };
         let mut phase = Phase::new(name, produced.seconds, offered, produced.achieved_rate, &produced.times);
         phase.records = produced.records;
-        phase.bytes = produced.records * (settings.value_bytes + content::KEY_BYTES) as u64;
+        phase.bytes = produced.bytes;
         phase.errors = Errors {
             not_stored: produced.not_stored,
             unknown: produced.unknown,

@@ -1,26 +1,27 @@
 //! Runs with a reader: catching up alone, at the tail of a load, and beside a load.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::load::consumers::VerifyError;
 use crate::load::content::LoadRun;
 use crate::load::driver::Clock;
 use crate::load::producers::OnDisconnect;
-use crate::load::reader::{self, Caught, Delivered};
+use crate::load::reader::{self, Caught, Delivered, ReaderError, Tail};
 use crate::load::recorder::Recorder;
 use crate::load::samples::Span;
 use crate::load::settings::{Pace, Settings};
+use crate::load::timeline::Timeline;
+use crate::report::detail::Detail;
 use crate::report::summary::{Percentile, Phase, Report};
 use crate::run::{RunError, Target};
 
-/// Records in flight while a topic is filled.
+/// Records in flight while a topic is filled, unless a batch has more.
 const FILL_INFLIGHT: u32 = 256;
-/// Time behind a load in which what it stored must have been delivered.
-const LINGER: Duration = Duration::from_millis(500);
+/// How often is looked whether what a load stored has been delivered.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// What a reader that caught up found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -46,6 +47,12 @@ pub struct Mixed {
     pub reader: Catchup,
 }
 
+/// How a topic is filled by batches of so many records: as fast as it goes.
+#[must_use]
+pub fn fill_pace(batch: u32) -> Pace {
+    Pace::Closed { inflight: FILL_INFLIGHT.max(batch) }
+}
+
 impl From<Caught> for Catchup {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     fn from(caught: Caught) -> Self {
@@ -67,7 +74,7 @@ impl Target {
     /// # Errors
     /// The load could not be made.
     pub fn fill(&self, settings: &Settings, seconds: f64, stop: &AtomicBool) -> Result<(), RunError> {
-        let pace = Pace::Closed { inflight: FILL_INFLIGHT.max(settings.batch) };
+        let pace = fill_pace(settings.batch);
         let settings = Settings { pace, seconds, warmup_seconds: 0.0, disturbance: false, ..settings.clone() };
         self.load("fill", &settings, OnDisconnect::Retry, stop).map(|_| ())
     }
@@ -90,27 +97,30 @@ impl Target {
     /// If the reader did.
     pub fn tail(&self, settings: &Settings, stop: &AtomicBool) -> Result<[Phase; 2], RunError> {
         let (clock, run) = (Clock::start(), LoadRun::draw());
-        let (addresses, over) = (self.sockets()?, AtomicBool::new(false));
+        let (addresses, over, seen) = (self.sockets()?, AtomicBool::new(false), AtomicU64::new(0));
         let (ready, is_ready) = mpsc::channel();
         std::thread::scope(|scope| {
-            let over = &over;
+            let (over, seen) = (&over, &seen);
             let reader = std::thread::Builder::new().name("tail".to_owned()).spawn_scoped(scope, move || {
-                let room = records_expected(settings);
-                reader::tail(&settings.topic, addresses, run, clock, room, &ready, over)
+                let (topic, room) = (&settings.topic, records_expected(settings));
+                Tail { topic, addresses, run, clock, room, ready, seen, stop: over }.read()
             });
             let reader = reader.map_err(crate::load::producers::LoadError::Io)?;
             let patience = Duration::from_millis(settings.timeout_ms.into());
             let loaded = match is_ready.recv_timeout(patience) {
                 Ok(()) => {
                     let loaded = self.load_as("load", settings, OnDisconnect::Retry, stop, run, clock);
-                    std::thread::sleep(LINGER);
+                    if let Ok((_, ledger, _)) = &loaded {
+                        // The slowest deliveries belong to the figures as well: what was stored is waited for.
+                        wait_for(ledger.acknowledged(), seen, patience, || reader.is_finished());
+                    }
                     Some(loaded)
                 }
                 Err(_) => None,
             };
             over.store(true, Ordering::Relaxed);
             let delivered = reader.join().expect("the reader does not panic")?;
-            let (load, _, window) = loaded.ok_or(VerifyError::Stalled(patience))??;
+            let (load, _, window) = loaded.ok_or(ReaderError::Stalled(patience))??;
             let delivery = delivery_phase(&load, &delivered, window, settings);
             Ok([load, delivery])
         })
@@ -146,10 +156,7 @@ impl Target {
                 Ok::<_, RunError>((phase?.0, caught?))
             })?;
             beside.push(phase);
-            all.records += caught.records;
-            all.bytes += caught.bytes;
-            all.seconds += caught.seconds;
-            all.gaps += caught.gaps;
+            all.add(&caught);
             if stop.load(Ordering::Relaxed) {
                 break;
             }
@@ -163,6 +170,7 @@ impl Target {
         let p99 = |at: usize| report.phases[at].response.p99_us;
         let (alone_p99_us, beside_p99_us) = (p99(0), p99(1));
         let ratio_p99 = beside_p99_us.zip(alone_p99_us).map(|(beside, alone)| beside / alone);
+        let rounds = u32::try_from(report.runs.len() / 2).expect("as many as were asked for at most");
         report.mixed = Some(Mixed { rounds, alone_p99_us, beside_p99_us, ratio_p99, reader: all.into() });
         Ok(())
     }
@@ -173,12 +181,21 @@ impl Target {
         let mut all = Caught::default();
         while !over.load(Ordering::Relaxed) {
             let caught = reader::catch_up(&settings.topic, self.sockets()?, patience, over)?;
-            all.records += caught.records;
-            all.bytes += caught.bytes;
-            all.seconds += caught.seconds;
-            all.gaps += caught.gaps;
+            all.add(&caught);
         }
         Ok(all)
+    }
+}
+
+/// Waits until so many have been seen, none has come for `patience`, or no more will.
+fn wait_for(wanted: u64, seen: &AtomicU64, patience: Duration, is_over: impl Fn() -> bool) {
+    let mut last = (seen.load(Ordering::Relaxed), Instant::now());
+    while last.0 < wanted && last.1.elapsed() < patience && !is_over() {
+        std::thread::sleep(LOOK);
+        let now = seen.load(Ordering::Relaxed);
+        if now > last.0 {
+            last = (now, Instant::now());
+        }
     }
 }
 
@@ -199,10 +216,13 @@ fn records_expected(settings: &Settings) -> usize {
 fn delivery_phase(load: &Phase, delivered: &[Delivered], window: Span, settings: &Settings) -> Phase {
     let begin_us = reader::wrapped_us(window.begin_ns);
     let long_us = (window.end_ns - window.begin_ns) / 1_000;
-    let mut times = Recorder::default();
+    let (mut times, mut timeline) = (Recorder::default(), Timeline::new(window.begin_ns, window.end_ns));
     for record in delivered {
-        if u64::from(record.intended_us.wrapping_sub(begin_us)) < long_us {
-            times.response.saturating_record(u64::from(record.took_us) * 1_000);
+        let behind_us = u64::from(record.intended_us.wrapping_sub(begin_us));
+        if behind_us < long_us {
+            let (intended_ns, took_ns) = (window.begin_ns + behind_us * 1_000, u64::from(record.took_us) * 1_000);
+            times.response.saturating_record(took_ns);
+            timeline.stored(intended_ns, intended_ns + took_ns);
         }
     }
     let rate = times.len() as f64 / load.seconds.max(f64::MIN_POSITIVE);
@@ -210,7 +230,12 @@ fn delivery_phase(load: &Phase, delivered: &[Delivered], window: Span, settings:
     phase.percentiles = settings.percentiles.iter().map(|percent| Percentile::of(*percent, &times)).collect();
     phase.records = times.len();
     // Not delivered while the reader listened, without room in its list, or told as a gap: among the slowest, so never in silence.
-    phase.errors.unknown = load.records.saturating_sub(phase.records);
+    let missed = load.records.saturating_sub(phase.records);
+    if missed > 0 {
+        phase.errors.unknown = missed;
+        phase.errors.by_cause.insert("not delivered while the reader listened".to_owned(), missed);
+    }
+    phase.detail = load.detail.as_ref().map(|detail| Box::new(Detail::of_deliveries(detail, times.clone(), &timeline, window)));
     phase.bytes = load.bytes.checked_div(load.records).unwrap_or(0) * times.len();
     phase
 }
@@ -232,5 +257,6 @@ mod tests {
         let phase = delivery_phase(&load, &delivered, window, &settings);
         assert_eq!((phase.records, phase.response.max_us.map(f64::round)), (3, Some(500.0)));
         assert_eq!((phase.errors.unknown, phase.percentiles.len()), (2, 1), "what was not delivered is told");
+        assert_eq!(phase.errors.by_cause.values().sum::<u64>(), 2, "and why");
     }
 }

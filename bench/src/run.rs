@@ -20,13 +20,14 @@ use thiserror::Error;
 
 use crate::floor::echo::EchoSizes;
 use crate::floor::{FloorPlan, MeasureError};
-use crate::load::consumers::{VerifyError, verify};
+use crate::load::consumers::verify;
 use crate::load::content::{self, LoadRun};
 use crate::load::driver::Clock;
 use crate::load::ledger::{Ledger, LedgerError};
 use crate::load::producers::{LoadError, OnDisconnect, ProduceLoad};
+use crate::load::reader::ReaderError;
 use crate::load::samples::Span;
-use crate::load::settings::{Pace, Settings};
+use crate::load::settings::{KeyDist, Pace, Settings};
 use crate::load::status::StatusSource;
 use crate::load::watch::Watch;
 use crate::machine::Machine;
@@ -48,8 +49,8 @@ pub enum RunError {
     Floor(#[from] MeasureError),
     #[error(transparent)]
     Load(#[from] LoadError),
-    #[error("reading back: {0}")]
-    Verify(#[from] VerifyError),
+    #[error("reading the topic: {0}")]
+    Reading(#[from] ReaderError),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     #[error("cannot write {path}: {error}")]
@@ -144,7 +145,7 @@ impl LoadRun {
     }
 }
 
-/// The sizes of the frames of a load: a produce of one batch, and its answer.
+/// The sizes of the frames of a load: a produce of one batch, of a mix of the mean size, and its answer.
 ///
 /// # Panics
 /// If a batch of the settings is larger than any may be.
@@ -348,13 +349,21 @@ impl Settings {
     /// The first setting that makes no load.
     pub fn check(&self) -> Result<(), RunError> {
         let wrong = |what| Err(RunError::Settings { what });
-        if self.value_bytes < content::VALUE_BYTES_MIN {
+        let (least, most) = self.value_bytes_range();
+        if least < content::VALUE_BYTES_MIN {
             return wrong("a value has at least 40 bytes, which say whose it is");
         }
         if self.connections == 0 || self.batch == 0 || self.keys < self.connections {
             return wrong("a load has at least one connection, one record a batch and one key a connection");
         }
-        if (self.value_bytes + content::KEY_BYTES + 64) * self.batch as usize + 4_096 > BATCH_BYTES_CEILING {
+        let shares = self.sizes.iter().map(|share| share.percent);
+        if !self.sizes.is_empty() && (shares.sum::<f64>() - 100.0).abs() > 1e-6 {
+            return wrong("the shares of a mix of sizes add up to 100 %");
+        }
+        if matches!(self.key_dist, KeyDist::Zipf { exponent } if !(exponent > 0.0 && exponent.is_finite())) {
+            return wrong("the exponent of a Zipf distribution is positive");
+        }
+        if (most + content::KEY_BYTES + 64) * self.batch as usize + 4_096 > BATCH_BYTES_CEILING {
             return wrong("a batch of that many records of that size is larger than any batch may be");
         }
         let paced = match self.pace {
@@ -378,6 +387,7 @@ pub fn wall_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::settings::SizeShare;
 
     #[test]
     fn the_frames_of_the_echo_are_those_of_a_produce_and_its_answer() {
@@ -389,6 +399,7 @@ mod tests {
 
     #[test]
     fn settings_that_make_no_load_are_refused() {
+        let share = |bytes, percent| SizeShare { bytes, percent };
         let wrong = [
             Settings { value_bytes: 39, ..Settings::default() },
             Settings { connections: 0, ..Settings::default() },
@@ -396,8 +407,16 @@ mod tests {
             Settings { batch: 20_000, ..Settings::default() },
             Settings { batch: 2, pace: Pace::Closed { inflight: 1 }, ..Settings::default() },
             Settings { seconds: 0.0, ..Settings::default() },
+            Settings { sizes: vec![share(128, 70.0), share(1024, 29.0)], ..Settings::default() },
+            Settings { sizes: vec![share(39, 70.0), share(1024, 30.0)], ..Settings::default() },
+            Settings { batch: 1_000, sizes: vec![share(40, 99.0), share(20_000, 1.0)], ..Settings::default() },
+            Settings { key_dist: KeyDist::Zipf { exponent: 0.0 }, ..Settings::default() },
         ];
-        assert!(wrong.iter().all(|settings| settings.check().is_err()));
+        for settings in wrong {
+            assert!(settings.check().is_err(), "{settings:?}");
+        }
+        let mix = vec![share(40, 33.4), share(64, 33.3), share(1024, 33.3)];
+        assert!(Settings { sizes: mix, ..Settings::default() }.check().is_ok());
         assert!(Settings::default().check().is_ok());
     }
 }

@@ -92,11 +92,17 @@ pub struct Step {
     pub achieved_rate: f64,
     pub response: Quantiles,
     pub saturated: bool,
+    /// Records not stored or unknown.
+    #[serde(default)]
+    pub errors: u64,
     pub kept: bool,
 }
 
-/// Runs a sweep from a rate on, and puts it into a report: its phase is the last load of the highest rate that was kept. The topic
-/// exists. It ends early when `stop` is set.
+/// Name of the phase of a sweep that has found a rate, whatever the rate: two sweeps can be put beside each other.
+const HIGHEST: &str = "highest rate kept";
+
+/// Runs a sweep from a rate on, and puts it into a report: its phase is the last load of the highest rate that was kept, or the first
+/// load if none was. The topic exists. It ends early when `stop` is set.
 ///
 /// # Errors
 /// A load could not be made.
@@ -130,11 +136,12 @@ pub fn sweep(
                 achieved_rate: phase.achieved_rate,
                 response: phase.response,
                 saturated: phase.saturated,
+                errors: phase.errors.not_stored + phase.errors.unknown,
                 kept: holds,
             });
             // A sweep that finds nothing shows the first load that missed.
             if holds {
-                holding = Some(phase);
+                holding = Some(Phase { name: HIGHEST.to_owned(), ..phase });
             } else if best.is_none() {
                 best = Some(phase);
             }

@@ -3,6 +3,8 @@
 //!
 //! **Invariant**: intended times never go back, and depend on the rate and the seed alone.
 
+use std::convert::Infallible;
+
 const SECOND_NS: f64 = 1e9;
 
 /// How intended times are spread.
@@ -101,6 +103,26 @@ impl Random {
         // In (0, 1]: the logarithm of 0 is never taken.
         let uniform = ((self.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
         -uniform.ln()
+    }
+}
+
+/// So that distributions of libraries can be drawn from it.
+impl rand::TryRng for Random {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok(u32::try_from(self.next_u64() >> 32).expect("32 bits"))
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(self.next_u64())
+    }
+
+    fn try_fill_bytes(&mut self, space: &mut [u8]) -> Result<(), Infallible> {
+        for part in space.chunks_mut(8) {
+            part.copy_from_slice(&self.next_u64().to_le_bytes()[..part.len()]);
+        }
+        Ok(())
     }
 }
 

@@ -38,7 +38,7 @@ pub enum Value {
     Foreign,
 }
 
-/// Makes values of one size.
+/// Makes values of up to one size.
 #[derive(Debug)]
 pub struct ContentWriter {
     run: LoadRun,
@@ -60,10 +60,10 @@ pub fn key(number: u32) -> [u8; KEY_BYTES] {
 }
 
 impl ContentWriter {
-    /// Values of `value_bytes` bytes for one load. Those that nobody will judge cost less: only their head changes.
+    /// Values of at most `value_bytes` bytes for one load. Those that nobody will judge cost less: only their head changes.
     ///
     /// # Panics
-    /// If they are smaller than [`VALUE_BYTES_MIN`].
+    /// If that is smaller than [`VALUE_BYTES_MIN`].
     #[must_use]
     pub fn new(run: LoadRun, value_bytes: usize, judged: bool, seed: u64) -> Self {
         assert!(value_bytes >= VALUE_BYTES_MIN, "a value holds at least its head");
@@ -88,20 +88,24 @@ impl ContentWriter {
         self.value[20..24].copy_from_slice(&intended_us.to_le_bytes());
     }
 
-    /// The value of a key's record. It stands until the next call; nothing is allocated.
-    pub fn value(&mut self, key: u32, sequence: u64) -> &[u8] {
+    /// The value of a key's record, `bytes` long. It stands until the next call; nothing is allocated.
+    ///
+    /// # Panics
+    /// If it is smaller than [`VALUE_BYTES_MIN`], or larger than any was to be.
+    pub fn value(&mut self, key: u32, sequence: u64, bytes: usize) -> &[u8] {
         self.value[16..20].copy_from_slice(&key.to_le_bytes());
         self.value[24..32].copy_from_slice(&sequence.to_le_bytes());
         if !self.judged {
-            return &self.value;
+            return &self.value[..bytes];
         }
-        let filler = self.value.len() - VALUE_BYTES_MIN;
+        let filler = bytes - VALUE_BYTES_MIN;
         let at = usize::try_from(sequence.wrapping_mul(61).wrapping_add(u64::from(key) * 7) % POOL_BYTES as u64)
             .expect("below the pool's size");
-        self.value[VALUE_BYTES_MIN..].copy_from_slice(&self.pool[at..at + filler]);
-        let hash = hash(&self.value);
-        self.value[HASH_AT..VALUE_BYTES_MIN].copy_from_slice(&hash.to_le_bytes());
-        &self.value
+        let value = &mut self.value[..bytes];
+        value[VALUE_BYTES_MIN..].copy_from_slice(&self.pool[at..at + filler]);
+        let hash = hash(value);
+        value[HASH_AT..VALUE_BYTES_MIN].copy_from_slice(&hash.to_le_bytes());
+        value
     }
 }
 
@@ -139,17 +143,19 @@ mod tests {
     #[test]
     fn a_value_says_whose_it_is() {
         let mut content = ContentWriter::new(LoadRun(7), 100, true, 1);
-        let value = content.value(3, 9).to_vec();
+        let value = content.value(3, 9, 100).to_vec();
         assert_eq!(value.len(), 100);
         assert_eq!(read(Some(&key(3)), &value), Value::Whole { run: LoadRun(7), key: 3, sequence: 9 });
-        assert_ne!(content.value(3, 10)[VALUE_BYTES_MIN..], value[VALUE_BYTES_MIN..]);
+        assert_ne!(content.value(3, 10, 100)[VALUE_BYTES_MIN..], value[VALUE_BYTES_MIN..]);
         assert_eq!(&key(0x1f), b"k0000001f");
     }
 
     #[test]
     fn each_flipped_byte_is_damage_and_a_value_under_another_key_too() {
-        let mut content = ContentWriter::new(LoadRun(7), VALUE_BYTES_MIN + 3, true, 1);
-        let value = content.value(3, 9).to_vec();
+        let mut content = ContentWriter::new(LoadRun(7), 100, true, 1);
+        let value = content.value(3, 9, VALUE_BYTES_MIN + 3).to_vec();
+        assert_eq!(value.len(), VALUE_BYTES_MIN + 3, "shorter than the longest");
+        assert_eq!(read(Some(&key(3)), &value), Value::Whole { run: LoadRun(7), key: 3, sequence: 9 });
         for at in 16..value.len() {
             let mut flipped = value.clone();
             flipped[at] ^= 1;
@@ -163,7 +169,7 @@ mod tests {
     fn a_value_says_when_it_was_due() {
         let mut content = ContentWriter::new(LoadRun(7), 100, true, 1);
         content.intend(123_456);
-        let value = content.value(3, 9).to_vec();
+        let value = content.value(3, 9, 100).to_vec();
         assert_eq!(intended_us(&value), Some((LoadRun(7), 123_456)));
         assert_eq!(read(Some(&key(3)), &value), Value::Whole { run: LoadRun(7), key: 3, sequence: 9 });
         assert_eq!((intended_us(b"hello"), intended_us(&[0; 100])), (None, None));

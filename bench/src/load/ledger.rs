@@ -213,7 +213,7 @@ mod tests {
         let mut content = ContentWriter::new(LoadRun(7), 64, true, 1);
         let mut judge = Judge::new(&ledger);
         for (number, sequence) in read {
-            judge.record(Some(&key(*number)), Some(content.value(*number, *sequence)));
+            judge.record(Some(&key(*number)), Some(content.value(*number, *sequence, 64)));
         }
         judge.finish()
     }
@@ -257,7 +257,7 @@ mod tests {
         let ledger = Ledger::new(LoadRun(7), "t", 2);
         let mut other = ContentWriter::new(LoadRun(8), 64, true, 1);
         let mut judge = Judge::new(&ledger);
-        judge.record(Some(&key(0)), Some(other.value(0, 0)));
+        judge.record(Some(&key(0)), Some(other.value(0, 0, 64)));
         judge.record(None, Some(b"hello"));
         judge.record(None, None);
         let found = judge.finish();

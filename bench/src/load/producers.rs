@@ -17,8 +17,9 @@ use sealog_net::client::core::producer::{Event, Record, SendError};
 use sealog_net::client::core::{Failure, Producer, ProducerSettings};
 use thiserror::Error;
 
-use super::arrivals::{Random, Schedule};
+use super::arrivals::Schedule;
 use super::content::{self, ContentWriter, LoadRun};
+use super::draws::{Draw, Draws};
 use super::driver::{Clock, Driver};
 use super::ledger::Ledger;
 use super::reader::wrapped_us;
@@ -65,6 +66,8 @@ pub struct Produced {
     pub seconds: f64,
     /// Records stored of those meant to be sent in the measured time.
     pub records: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
     /// Records a second whose answer *stored* came in the measured time.
     pub achieved_rate: f64,
     pub not_stored: u64,
@@ -88,7 +91,9 @@ pub trait Phases {
 /// One connection's side of the load.
 pub(super) struct Sender {
     pub(super) schedule: Option<Schedule>,
-    random: Random,
+    draws: Draws,
+    /// Records of the due batch that were given to the library already.
+    of_batch: u32,
     /// Records that were given to the library, the oldest first that it has not told.
     pub(super) flights: VecDeque<Flight>,
     /// Token of the first of `flights`.
@@ -121,8 +126,8 @@ impl ProduceLoad<'_> {
         let settings = self.settings;
         let clock = self.clock;
         let mut driver = Driver::new(self.addresses.clone(), self.producers(), clock, FRAME_BYTES_MAX)?;
-        let mut content =
-            ContentWriter::new(self.run, settings.value_bytes, settings.verify || settings.judged, settings.seed);
+        let (_, largest) = settings.value_bytes_range();
+        let mut content = ContentWriter::new(self.run, largest, settings.verify || settings.judged, settings.seed);
         let mut senders = self.wait_until_ready(&mut driver)?;
         let start_ns = clock.now().monotonic_ns + MILLISECOND_NS;
         let from_ns = start_ns + ns(settings.warmup_seconds);
@@ -133,6 +138,7 @@ impl ProduceLoad<'_> {
         let mut tally = Tally {
             window,
             stored_in_window: 0,
+            bytes_in_window: 0,
             answered_in_window: 0,
             not_stored: 0,
             unknown: 0,
@@ -151,6 +157,7 @@ impl ProduceLoad<'_> {
         Ok(Produced {
             seconds,
             records: tally.stored_in_window,
+            bytes: tally.bytes_in_window,
             achieved_rate: rate(tally.answered_in_window, seconds),
             not_stored: tally.not_stored,
             unknown: tally.unknown,
@@ -166,7 +173,8 @@ impl ProduceLoad<'_> {
 
     fn producers(&self) -> Vec<Producer> {
         let settings = self.settings;
-        let record_bytes = settings.value_bytes + content::KEY_BYTES + 32;
+        let (_, largest) = settings.value_bytes_range();
+        let record_bytes = largest + content::KEY_BYTES + 32;
         let inflight = match settings.pace {
             Pace::Closed { inflight } => inflight.max(settings.batch),
             Pace::Open { .. } => OPEN_INFLIGHT_MAX,
@@ -212,7 +220,8 @@ impl ProduceLoad<'_> {
         let mut senders: Vec<Sender> = (0..settings.connections)
             .map(|index| Sender {
                 schedule: None,
-                random: Random::new(settings.seed + u64::from(index) * 7919),
+                draws: Draws::new(settings, index),
+                of_batch: 0,
                 flights: VecDeque::with_capacity(inflight as usize + 1),
                 first_token: 0,
                 sent: 0,
@@ -271,7 +280,7 @@ impl ProduceLoad<'_> {
             }
             // What was due in the measured time is sent, however late: left out it would hide the stall that made it late.
             for (index, sender) in senders.iter_mut().enumerate() {
-                self.send(driver.client(index), sender, index, clock, tally, content)?;
+                self.send(driver.client(index), sender, clock, tally, content)?;
             }
             let next_due_ns = senders.iter().map(Sender::next_ns).min().unwrap_or(u64::MAX);
             let mut next_ns = next_due_ns.min(if begun { until_ns } else { from_ns });
@@ -304,28 +313,28 @@ impl ProduceLoad<'_> {
         &self,
         producer: &mut Producer,
         sender: &mut Sender,
-        index: usize,
         clock: Clock,
         tally: &mut Tally,
         content: &mut ContentWriter,
     ) -> Result<(), LoadError> {
         let now = clock.now();
         let batch = self.settings.batch;
-        let (connections, keys) = (self.settings.connections, self.settings.keys);
         while let Some(intended_ns) = sender.due(now.monotonic_ns, tally.window.until_ns, producer.in_flight() + batch)
         {
             content.intend(wrapped_us(intended_ns));
-            for _ in 0..batch {
-                let key =
-                    own_key(&mut sender.random, u32::try_from(index).expect("few connections"), connections, keys);
+            while sender.of_batch < batch {
+                let Draw { key, value_bytes } = sender.draws.peek();
                 let sequence = tally.ledger.peek(key);
                 let key_bytes = content::key(key);
-                let value = content.value(key, sequence);
+                let value = content.value(key, sequence, value_bytes);
                 let record = Record { key: Some(&key_bytes), value: Some(value), headers: &[], timestamp_ms: None };
                 match producer.send(now, &record) {
                     Ok(_) => {
                         tally.ledger.send(key);
-                        sender.flights.push_back(Flight { intended_ns, sent_ns: 0, sequence, key, told: false });
+                        sender.draws.take();
+                        sender.of_batch += 1;
+                        let bytes = u32::try_from(value_bytes + content::KEY_BYTES).expect("it fits a batch");
+                        sender.flights.push_back(Flight { intended_ns, sent_ns: 0, sequence, key, bytes, told: false });
                     }
                     Err(SendError::TooLarge { bytes, most }) => return Err(LoadError::TooLarge { bytes, most }),
                     // Not ready: it is connecting again. Either way the schedule goes on and the record is late.
@@ -345,13 +354,6 @@ impl ProduceLoad<'_> {
     }
 }
 
-/// One of the keys that belong to a connection: those whose number leaves it as remainder.
-fn own_key(random: &mut Random, index: u32, connections: u32, keys: u32) -> u32 {
-    let own = (keys - index).div_ceil(connections);
-    let nth = u32::try_from(random.next_u64() >> 32).expect("32 bits");
-    index + connections * u32::try_from((u64::from(nth) * u64::from(own)) >> 32).expect("below the number of keys")
-}
-
 impl Sender {
     /// When the next batch was meant to be sent, if that is due by now.
     fn due(&self, now_ns: u64, until_ns: u64, would_be_in_flight: u32) -> Option<u64> {
@@ -363,6 +365,7 @@ impl Sender {
 
     /// The due batch was taken.
     fn took(&mut self) {
+        self.of_batch = 0;
         if let Some(schedule) = &mut self.schedule {
             schedule.take();
         }
@@ -399,23 +402,4 @@ fn seconds(ns: u64) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
 fn rate(records: u64, seconds: f64) -> f64 {
     records as f64 / seconds
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_key_belongs_to_exactly_one_connection() {
-        let mut owners = vec![None; 10];
-        for index in 0..3 {
-            let mut random = Random::new(1);
-            for _ in 0..1_000 {
-                let key = own_key(&mut random, index, 3, 10) as usize;
-                assert!(owners[key].is_none_or(|owner| owner == index), "key {key}");
-                owners[key] = Some(index);
-            }
-        }
-        assert!(owners.iter().all(Option::is_some), "{owners:?}");
-    }
 }

@@ -19,6 +19,8 @@ pub(super) struct Flight {
     pub(super) sent_ns: u64,
     pub(super) sequence: u64,
     pub(super) key: u32,
+    /// Of key and value.
+    pub(super) bytes: u32,
     pub(super) told: bool,
 }
 
@@ -33,6 +35,7 @@ pub(super) struct Window {
 pub(super) struct Tally {
     pub(super) window: Window,
     pub(super) stored_in_window: u64,
+    pub(super) bytes_in_window: u64,
     pub(super) answered_in_window: u64,
     pub(super) not_stored: u64,
     pub(super) unknown: u64,
@@ -76,6 +79,7 @@ impl Tally {
                 self.answered_in_window += u64::from(measured(read_ns));
                 if measured(flight.intended_ns) {
                     self.stored_in_window += 1;
+                    self.bytes_in_window += u64::from(flight.bytes);
                     recorder.record(flight.intended_ns, flight.sent_ns, read_ns);
                     if let Some(samples) = &mut self.samples {
                         samples.add(flight.intended_ns, read_ns);

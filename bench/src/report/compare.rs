@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use serde::Serialize;
 
 use super::summary::{Phase, Report};
+use crate::reading::Catchup;
 
 /// A run against a baseline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -63,11 +64,14 @@ impl Comparison {
             differences.push("they were made on different machines, or on a changed one".to_owned());
         }
         differences.extend(changed_settings(baseline, run));
-        let phases: Vec<PhaseComparison> = baseline
+        let mut phases: Vec<PhaseComparison> = baseline
             .phases
             .iter()
             .filter_map(|then| Some(PhaseComparison::of(then, run.phases.iter().find(|now| now.name == then.name)?)))
             .collect();
+        if let (Some(then), Some(now)) = (&baseline.catchup, &run.catchup) {
+            phases.push(PhaseComparison::of_readers(then, now));
+        }
         if phases.is_empty() {
             differences.push("they have no phase in common".to_owned());
         }
@@ -93,6 +97,21 @@ impl Comparison {
 }
 
 impl PhaseComparison {
+    /// What was read has a rate and no times.
+    fn of_readers(then: &Catchup, now: &Catchup) -> Self {
+        let (baseline_rate, rate) = (then.records_a_second, now.records_a_second);
+        let none = Pair::new(None, None);
+        Self {
+            name: "catching up".to_owned(),
+            baseline_rate,
+            rate,
+            rate_ratio: (baseline_rate > 0.0).then(|| rate / baseline_rate),
+            p50: none,
+            p99: none,
+            p999: none,
+        }
+    }
+
     fn of(then: &Phase, now: &Phase) -> Self {
         let (a, b) = (&then.response, &now.response);
         Self {
@@ -132,7 +151,8 @@ impl Display for Comparison {
                 phase.rate,
                 Change(phase.rate_ratio)
             )?;
-            for (name, pair) in [("p50", phase.p50), ("p99", phase.p99), ("p99.9", phase.p999)] {
+            let times = [("p50", phase.p50), ("p99", phase.p99), ("p99.9", phase.p999)];
+            for (name, pair) in times.into_iter().filter(|(_, pair)| pair.baseline_us.or(pair.us).is_some()) {
                 let us = |us: Option<f64>| us.map_or_else(|| "–".to_owned(), |us| format!("{us:.1} us"));
                 writeln!(
                     f,
@@ -182,6 +202,19 @@ mod tests {
         let comparison = Comparison::of(&report(), &slower);
         assert!(comparison.is_worse_by(0.1) && !comparison.is_worse_by(0.25));
         assert!(!Comparison::of(&slower, &report()).is_worse_by(0.1), "faster is not worse");
+    }
+
+    #[test]
+    fn readers_are_compared_by_their_rates() {
+        let reading = |rate| {
+            let mut report = report();
+            report.phases.clear();
+            report.catchup = Some(Catchup { records_a_second: rate, ..Catchup::default() });
+            report
+        };
+        let comparison = Comparison::of(&reading(100.0), &reading(80.0));
+        assert!(comparison.valid && comparison.is_worse_by(0.1) && !comparison.is_worse_by(0.3), "{comparison}");
+        assert!(!Comparison::of(&report(), &reading(1.0)).valid, "nothing in common");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::summary::Quantiles;
 use crate::load::recorder::Recorder;
 use crate::load::samples::Span;
-use crate::load::timeline::Slice;
+use crate::load::timeline::{Slice, Timeline};
 use crate::load::watch::{EventKind, Watched};
 use crate::machine::STEAL_SHARE_MAX;
 
@@ -48,6 +48,24 @@ pub struct Mark {
     pub kind: String,
     pub begin_s: f64,
     pub end_s: f64,
+}
+
+impl Detail {
+    /// Of the deliveries of a load's records; what disturbed the load disturbed them.
+    #[must_use]
+    pub fn of_deliveries(load: &Self, times: Recorder, timeline: &Timeline, window: Span) -> Self {
+        let slices = || timeline.until(window.end_ns);
+        let intervals = slices().zip(&load.intervals).map(|((span, slice), of_load)| {
+            let delivered = Interval::new(span, window.begin_ns, slice, &Watched::default());
+            Interval { achieved_rate: delivered.achieved_rate, response: delivered.response, ..of_load.clone() }
+        });
+        Self {
+            started_ms: load.started_ms,
+            times,
+            intervals: intervals.collect(),
+            responses: slices().map(|(_, slice)| slice.response.clone()).collect(),
+        }
+    }
 }
 
 impl Interval {

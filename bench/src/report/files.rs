@@ -81,7 +81,8 @@ fn save_details(report: &Report, out: &Path) -> Result<(), RunError> {
         let file = fs::File::create(&path).map_err(failed(&path))?;
         write_log(detail, BufWriter::new(file)).map_err(failed(&path))?;
         let times = [&detail.times.response, &detail.times.service, &detail.times.delay];
-        for (name, histogram) in TIMES.iter().zip(times) {
+        // A delivery has a response time only.
+        for (name, histogram) in TIMES.iter().zip(times).filter(|(_, histogram)| !histogram.is_empty()) {
             write(&out.join(format!("{slug}.{name}.hgrm")), percentile_distribution(histogram).as_bytes())?;
         }
     }
@@ -122,7 +123,7 @@ fn write_log(detail: &Detail, mut out: impl Write) -> io::Result<()> {
     }
     let whole = seconds(detail.intervals.iter().map(|interval| interval.seconds).sum());
     let times = [&detail.times.response, &detail.times.service, &detail.times.delay];
-    for (name, histogram) in TIMES.iter().zip(times) {
+    for (name, histogram) in TIMES.iter().zip(times).filter(|(_, histogram)| !histogram.is_empty()) {
         log.write_histogram(histogram, Duration::ZERO, whole, Tag::new(name)).map_err(other)?;
     }
     drop(log);

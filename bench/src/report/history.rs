@@ -3,8 +3,9 @@
 
 use serde::Serialize;
 
-use super::summary::{Disturbance, Host, Quantiles, Ratios, Report};
+use super::summary::{Disturbance, Errors, Host, Quantiles, Ratios, Report};
 use crate::load::settings::Settings;
+use crate::reading::{Catchup, Mixed};
 
 /// Version of a line.
 const VERSION: u32 = 2;
@@ -18,10 +19,23 @@ pub struct Line<'a> {
     host: &'a Host,
     settings: &'a Settings,
     phases: Vec<PhaseLine<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sweep: Option<SweepLine<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    catchup: Option<&'a Catchup>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mixed: Option<&'a Mixed>,
     floor_p50_us: Option<f64>,
     floor_p99_us: Option<f64>,
     verified: Option<bool>,
     valid: bool,
+}
+
+/// A sweep without its loads.
+#[derive(Clone, Debug, Serialize)]
+struct SweepLine<'a> {
+    objective: &'a str,
+    highest_rate: Option<f64>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -29,6 +43,7 @@ struct PhaseLine<'a> {
     name: &'a str,
     closed: bool,
     achieved_rate: f64,
+    errors: &'a Errors,
     response: &'a Quantiles,
     ratios: &'a Option<Ratios>,
     disturbance: &'a Option<Disturbance>,
@@ -52,11 +67,18 @@ impl<'a> Line<'a> {
                     name: &phase.name,
                     closed: phase.closed,
                     achieved_rate: phase.achieved_rate,
+                    errors: &phase.errors,
                     response: &phase.response,
                     ratios: &phase.ratios,
                     disturbance: &phase.disturbance,
                 })
                 .collect(),
+            sweep: report
+                .sweep
+                .as_ref()
+                .map(|sweep| SweepLine { objective: &sweep.objective, highest_rate: sweep.highest_rate }),
+            catchup: report.catchup.as_ref(),
+            mixed: report.mixed.as_ref(),
             floor_p50_us: floor.and_then(|sum| sum.p50_us),
             floor_p99_us: floor.and_then(|sum| sum.p99_us),
             verified: report.verification.as_ref().map(super::summary::Verification::passed),

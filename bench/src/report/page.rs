@@ -7,7 +7,7 @@
 //! A policy in the page forbids all requests, whatever a later change to it might ask for.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -98,9 +98,8 @@ impl Page {
         let intervals = text.lines().map(|line| serde_json::from_str(line).map_err(json)).collect::<Result<_, _>>()?;
         let mut curves = Vec::new();
         for phase in &report.phases {
-            let path = dir.join(format!("{}.hlog", slug(&phase.name)));
-            if path.exists() {
-                curves.push(Curve::of(&phase.name, &read_response(&path)?));
+            if log_of(dir, &phase.name).exists() {
+                curves.push(Curve::of(&phase.name, &read_response(dir, &phase.name)?));
             }
         }
         curves.retain(|curve| !curve.x.is_empty());
@@ -132,8 +131,16 @@ impl Curve {
     }
 }
 
-/// The response times of a whole phase, from its log.
-fn read_response(path: &Path) -> Result<Histogram<u64>, ReadError> {
+fn log_of(dir: &Path, phase: &str) -> PathBuf {
+    dir.join(format!("{}.hlog", slug(phase)))
+}
+
+/// The response times of a whole phase in ns, from its log in the folder of a run.
+///
+/// # Errors
+/// It cannot be read or is not understood.
+pub fn read_response(dir: &Path, phase: &str) -> Result<Histogram<u64>, ReadError> {
+    let path = &log_of(dir, phase);
     let named = || path.display().to_string();
     let bytes = fs::read(path).map_err(|error| ReadError::Io { path: named(), error })?;
     let found = IntervalLogIterator::new(&bytes).find_map(|entry| match entry {

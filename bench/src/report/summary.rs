@@ -395,7 +395,9 @@ impl Report {
         if self.floor.as_ref().is_some_and(FloorPair::moved) {
             return Some(Flaw::FloorMoved);
         }
-        self.phases.iter().any(|phase| phase.saturated).then_some(Flaw::Saturated)
+        // A sweep saturates on purpose, and says itself which of its loads did.
+        let saturated = self.sweep.is_none() && self.phases.iter().any(|phase| phase.saturated);
+        saturated.then_some(Flaw::Saturated)
     }
 
     /// Puts the ratios beside the figures, against the floor before the load.

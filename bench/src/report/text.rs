@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::summary::{Disturbance, Errors, Flaw, FloorPair, Phase, Quantiles, Report, Verification};
 use crate::reading::Catchup;
-use crate::sweep::Sweep;
+use crate::sweep::{Step, Sweep};
 
 /// A time in microseconds, or `–` where there were too few samples.
 struct Micros(Option<f64>);
@@ -152,11 +152,42 @@ impl Display for Disturbance {
 
 impl Display for Errors {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if self.not_stored + self.unknown > 0 {
-            writeln!(f, "  not stored {}, unknown {}", self.not_stored, self.unknown)?;
+        if *self == Self::default() {
+            return Ok(());
         }
-        for (cause, count) in &self.by_cause {
-            writeln!(f, "  refused {count} times: {cause}")?;
+        let Self { not_stored, unknown, disconnects, by_cause } = self;
+        let broke = if *disconnects == 1 { "connection" } else { "connections" };
+        writeln!(f, "  errors: {not_stored} records not stored, {unknown} unknown; {disconnects} {broke} broke")?;
+        for (cause, count) in by_cause {
+            writeln!(f, "    {count} records: {cause}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The runs that the phases of the same names are the medians of.
+struct Runs<'a>(&'a [Phase]);
+
+impl Display for Runs<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut names: Vec<&str> = Vec::new();
+        for run in self.0 {
+            if !names.contains(&run.name.as_str()) {
+                names.push(&run.name);
+            }
+        }
+        for name in names {
+            let runs: Vec<&Phase> = self.0.iter().filter(|run| run.name == name).collect();
+            writeln!(f, "{name}: all {} runs, of which the median by p99 is shown above:", runs.len())?;
+            for (number, run) in (1..).zip(runs) {
+                let (p50, p99) = (Micros(run.response.p50_us), Micros(run.response.p99_us));
+                let saturated = if run.saturated { "  SATURATED" } else { "" };
+                let (rate, samples) = (run.achieved_rate, run.response.samples);
+                writeln!(
+                    f,
+                    "  run {number}: {rate:>10.0} records/s, p50 {p50:>10}, p99 {p99:>10} of {samples} samples{saturated}"
+                )?;
+            }
         }
         Ok(())
     }
@@ -186,19 +217,14 @@ impl Display for Verification {
 
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "load: {}", self.settings)?;
         if let Some(floor) = &self.floor {
             floor.fmt(f)?;
         }
         for phase in &self.phases {
             phase.fmt(f)?;
         }
-        if !self.runs.is_empty() {
-            writeln!(f, "the median by p99 of {} runs:", self.runs.len())?;
-            for run in &self.runs {
-                let (p50, p99) = (Micros(run.response.p50_us), Micros(run.response.p99_us));
-                writeln!(f, "  {:.0} records/s, p50 {p50}, p99 {p99}", run.achieved_rate)?;
-            }
-        }
+        Runs(&self.runs).fmt(f)?;
         if let Some(sweep) = &self.sweep {
             sweep.fmt(f)?;
         }
@@ -229,12 +255,14 @@ impl Display for Sweep {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for step in &self.steps {
             let (p50, p99) = (Micros(step.response.p50_us), Micros(step.response.p99_us));
-            let judged = match (step.kept, step.saturated) {
-                (true, _) => "kept",
-                (false, true) => "missed: saturated",
-                (false, false) => "missed",
+            let judged = match step {
+                Step { kept: true, .. } => "kept".to_owned(),
+                Step { saturated: true, .. } => format!("missed: saturated at {:.0} records/s", step.achieved_rate),
+                Step { errors: 1.., .. } => format!("missed: {} records not stored or unknown", step.errors),
+                Step { .. } => "missed".to_owned(),
             };
-            writeln!(f, "  {:>10.0} a second: p50 {p50:>10}, p99 {p99:>10}  {judged}", step.offered_rate)?;
+            let (rate, samples) = (step.offered_rate, step.response.samples);
+            writeln!(f, "  {rate:>10.0} records/s: p50 {p50:>10}, p99 {p99:>10} of {samples:>9} samples  {judged}")?;
         }
         match self.highest_rate {
             Some(rate) => writeln!(f, "highest rate that keeps {}: {rate:.0} records/s", self.objective),
@@ -275,5 +303,21 @@ mod tests {
         let shown: Vec<String> =
             [None, Some(9.96), Some(1_234.0), Some(2_500_000.0)].map(|us| Micros(us).to_string()).to_vec();
         assert_eq!(shown, ["–", "10.0 us", "1.23 ms", "2.50 s"]);
+    }
+
+    #[test]
+    fn runs_are_told_under_their_names_and_errors_with_their_causes() {
+        use crate::load::recorder::Recorder;
+        let run = |name: &str, rate| Phase::new(name, 1.0, None, rate, &Recorder::default());
+        let runs = [run("alone", 1.0), run("beside a reader", 2.0), run("alone", 3.0)];
+        let told = Runs(&runs).to_string();
+        let lines: Vec<&str> = told.lines().collect();
+        assert!(lines[0].starts_with("alone: all 2 runs") && lines[3].starts_with("beside a reader: all 1 runs"));
+        assert!(lines[2].starts_with("  run 2:          3 records/s"), "{told}");
+        let by_cause = [("overloaded".to_owned(), 3)].into();
+        let errors = Errors { not_stored: 3, unknown: 0, disconnects: 1, by_cause };
+        let told = errors.to_string();
+        assert_eq!(told, "  errors: 3 records not stored, 0 unknown; 1 connection broke\n    3 records: overloaded\n");
+        assert_eq!(Errors::default().to_string(), "");
     }
 }

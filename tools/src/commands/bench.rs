@@ -20,6 +20,7 @@ use sealog_bench::report::objective::Objectives;
 use sealog_bench::report::summary::Report;
 use sealog_bench::run::{FloorSettings, RunError, Target};
 
+use super::client;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Measure a node against the device that it writes to.
@@ -79,11 +80,20 @@ impl FloorArgs {
 
 /// A node reached over the network. What it says of itself is asked at `http`, if that answers.
 pub(crate) fn target(addresses: &[String], http: Option<SocketAddr>, data_dir: Option<&Path>) -> Target {
-    let status = http.map(over_http).filter(|status| status().is_some());
+    let status =
+        http.map(over_http).filter(|status| status().is_some_and(|status| is_of(&status, addresses)));
     let told = |status: &StatusSource| status()?["data_dir"].as_str().map(PathBuf::from);
     let local = |dir: &PathBuf| dir.is_dir();
     let data_dir = data_dir.map(Path::to_owned).or_else(|| status.as_ref().and_then(told).filter(local));
     Target { addresses: addresses.to_vec(), status, data_dir }
+}
+
+/// Whether a status is that of a node at one of these addresses, by its port: several nodes of a machine have one HTTP port each, and the
+/// directory of another one has another floor.
+fn is_of(status: &serde_json::Value, addresses: &[String]) -> bool {
+    let port = |address: &str| address.rsplit_once(':').map(|(_, port)| port.to_owned());
+    let listens = status["listen"].as_str().and_then(port);
+    addresses.iter().any(|address| port(address) == listens)
 }
 
 /// Tells people what begins; programs see only the report.
@@ -112,18 +122,22 @@ pub(crate) fn exit_of(report: &Report, objectives: &Objectives) -> Exit {
 
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
-        use sealog_bench::load::consumers::VerifyError;
         use sealog_bench::load::producers::LoadError;
+        use sealog_bench::load::ledger::LedgerError;
+        use sealog_bench::load::reader::ReaderError;
+        use sealog_bench::report::page::ReadError;
         let exit = match &error {
             RunError::Settings { .. } | RunError::Address { .. } => Exit::Usage,
-            RunError::Load(LoadError::NotReady { .. }) | RunError::Verify(VerifyError::Stalled(_)) => Exit::TryAgain,
-            RunError::Verify(VerifyError::Damaged { .. } | VerifyError::Expired { .. }) => Exit::NotVerified,
+            RunError::Topic { error, .. } => client::exit_of(error),
+            RunError::Load(LoadError::NotReady { .. }) | RunError::Reading(ReaderError::Stalled(_)) => Exit::TryAgain,
+            RunError::Read(ReadError::Json { .. } | ReadError::Version { .. } | ReadError::Log { .. })
+            | RunError::Ledger(LedgerError::Format { .. } | LedgerError::Version { .. }) => Exit::Configuration,
+            RunError::Reading(ReaderError::Damaged { .. } | ReaderError::Expired { .. }) => Exit::NotVerified,
             RunError::Floor(_)
-            | RunError::Read(_)
-            | RunError::Topic { .. }
+            | RunError::Read(ReadError::Io { .. })
             | RunError::Load(_)
-            | RunError::Verify(_)
-            | RunError::Ledger(_)
+            | RunError::Reading(_)
+            | RunError::Ledger(LedgerError::Io { .. })
             | RunError::Output { .. } => Exit::Failed,
         };
         Self::new(exit, error)
@@ -134,7 +148,7 @@ impl From<RunError> for Failure {
 mod tests {
     use sealog_bench::load::recorder::Recorder;
     use sealog_bench::load::settings::Settings;
-    use sealog_bench::report::summary::{Host, Phase, Verification};
+    use sealog_bench::report::summary::{Floor, FloorPair, Host, Phase, Quantiles, Verification};
 
     use super::*;
 
@@ -148,12 +162,38 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_objective_ends_with_3_a_saturated_run_with_4_and_a_lost_record_with_5() {
+    fn a_status_of_another_node_is_not_believed() {
+        let status = serde_json::json!({"listen": "0.0.0.0:7400"});
+        let addresses = |address: &str| [address.to_owned()];
+        assert!(is_of(&status, &addresses("somewhere:7400")));
+        assert!(!is_of(&status, &addresses("127.0.0.1:7500")));
+    }
+
+    #[test]
+    fn a_missed_objective_ends_with_3_a_saturated_run_or_a_floor_that_drifts_with_4_and_a_lost_record_with_5() {
         let exit = |report: &Report, slo: &str| exit_of(report, &slo.parse().expect("objectives"));
         let mut report = report();
         assert_eq!(exit(&report, "p99<2ms"), Exit::Done);
         assert_eq!(exit(&report, "p99<500us"), Exit::Missed);
         assert_eq!(exit(&report, "p99.9<1s"), Exit::Missed, "a thousand samples have no p99.9");
+        let floor = |p50_us: f64| Floor {
+            method: String::new(),
+            write: Quantiles::default(),
+            echo: Quantiles::default(),
+            sum: Quantiles { p50_us: Some(p50_us), ..Quantiles::default() },
+        };
+        let pair = |after| FloorPair {
+            before: floor(100.0),
+            after: Some(floor(after)),
+            device_cache: None,
+            request_bytes: 0,
+            reply_bytes: 0,
+        };
+        report.floor = Some(pair(130.0));
+        assert_eq!(exit(&report, "p99<2ms"), Exit::Invalid, "the floor drifted");
+        assert!(report.to_string().contains("NOT A MEASUREMENT: the floors before and after differ"), "{report}");
+        report.floor = Some(pair(120.0));
+        assert_eq!(exit(&report, "p99<2ms"), Exit::Done);
         report.phases[0].saturated = true;
         assert_eq!(exit(&report, "p99<500us"), Exit::Invalid);
         report.verification = Some(Verification { lost: 1, ..Verification::default() });

@@ -7,7 +7,7 @@ use sealog_engine::api::error::Retry;
 use sealog_net::client::blocking::{Admin, OpenError, RequestError};
 use sealog_net::wire::Refused;
 
-use crate::daemon::config::parse_time;
+use crate::daemon::config::{parse_size, parse_time};
 use crate::exit::{Exit, Failure};
 
 /// Where the node is.
@@ -32,6 +32,12 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
     parse_time(text).ok_or_else(|| "write 500ms, 10s, 5m or 1h".to_owned())
 }
 
+/// A size of the command line.
+pub(crate) fn size(text: &str) -> Result<usize, String> {
+    let bytes = parse_size(text).and_then(|bytes| usize::try_from(bytes).ok());
+    bytes.ok_or_else(|| "write bytes, or KiB, MiB or GiB, such as 1024 or 16KiB".to_owned())
+}
+
 impl Client {
     /// A connection for requests.
     pub(crate) fn admin(&self) -> Result<Admin, Failure> {
@@ -44,15 +50,19 @@ impl Client {
     }
 }
 
+/// How a request that failed ends the process.
+pub(crate) fn exit_of(error: &RequestError) -> Exit {
+    match error {
+        RequestError::Unreachable(_) | RequestError::Broken(_) | RequestError::TimedOut(_) => Exit::TryAgain,
+        // The time was over before the node's own delay was.
+        RequestError::Refused(Refused { retry: Retry::AfterDelay { .. }, .. }) => Exit::TryAgain,
+        RequestError::Refused(_) | RequestError::Bye(_) | RequestError::Confused => Exit::Failed,
+    }
+}
+
 impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
-        let exit = match &error {
-            RequestError::Unreachable(_) | RequestError::Broken(_) | RequestError::TimedOut(_) => Exit::TryAgain,
-            // The time was over before the node's own delay was.
-            RequestError::Refused(Refused { retry: Retry::AfterDelay { .. }, .. }) => Exit::TryAgain,
-            RequestError::Refused(_) | RequestError::Bye(_) | RequestError::Confused => Exit::Failed,
-        };
-        Self::new(exit, error)
+        Self::new(exit_of(&error), error)
     }
 }
 

@@ -59,7 +59,7 @@ impl Demo {
         }
         let report = report?;
         save(&report, self.report.as_deref(), None)?;
-        self.format.print(&Printed(&report))?;
+        self.format.print(&Printed { report: &report, comparison: None })?;
         // The demo shows this machine as it is: a noisy one is told, and no failure.
         let kept = report.verification.as_ref().is_none_or(Verification::passed);
         Ok(if kept { Exit::Done } else { Exit::NotVerified })

@@ -38,7 +38,7 @@ impl Node {
         let mut builder = BatchBuilder::new(BATCH_BYTES_MAX as usize);
         let entry = |(sequence, offset): (&u64, u64)| {
             builder.clear();
-            builder.push(RecordKey::Key(&key(0)), Some(content.value(0, *sequence)), &[], 1).expect("it fits");
+            builder.push(RecordKey::Key(&key(0)), Some(content.value(0, *sequence, 64)), &[], 1).expect("it fits");
             let bytes = builder.finish(Stamp::default());
             let batch = BatchRef::verify(bytes, BATCH_BYTES_MAX as usize).expect("it was just made");
             let mut entry = vec![0; entry_length(batch.bytes().len())];

@@ -20,11 +20,17 @@ pub(crate) struct BenchCompare {
     #[arg(value_name = "RUN")]
     run: PathBuf,
     /// End with 3 if the p99 of a phase is worse, or its rate lower, by more than so many percent.
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = tolerance)]
     tolerance: Option<f64>,
     /// Whom to print for.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+}
+
+/// How much worse is not worse.
+pub(super) fn tolerance(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok().filter(|percent: &f64| percent.is_finite() && *percent >= 0.0);
+    percent.ok_or_else(|| "write percent, such as 10".to_owned())
 }
 
 impl BenchCompare {

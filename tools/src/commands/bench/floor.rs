@@ -10,6 +10,7 @@ use sealog_bench::run::FloorAround;
 use serde::Serialize;
 
 use super::FloorArgs;
+use crate::commands::client::size;
 use crate::exit::{Exit, Outcome};
 use crate::output::Format;
 
@@ -20,7 +21,7 @@ pub(crate) struct BenchFloor {
     #[arg(long, value_name = "DIR", default_value = ".")]
     data_dir: PathBuf,
     /// Bytes of a value, which decide the frames of the echo.
-    #[arg(long, value_name = "BYTES", default_value_t = 1024)]
+    #[arg(long, value_name = "SIZE", default_value = "1024", value_parser = size)]
     size: usize,
     #[command(flatten)]
     floor: FloorArgs,

@@ -8,14 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use sealog_bench::load::settings::{Pace, Settings};
+use sealog_bench::load::settings::{KeyDist, Pace, Settings, SizeShare, mean_bytes};
+use sealog_bench::report::compare::Comparison;
 use sealog_bench::report::objective::Objectives;
 use sealog_bench::report::summary::Report;
 use sealog_bench::run::{FloorSettings, RunError, Surroundings, Target, Tell, save};
+use thiserror::Error;
 
 use super::produce::Printed;
 use super::{FloorArgs, exit_of, target, tell};
-use crate::commands::client::{Client, time};
+use crate::commands::client::{Client, size, time};
 use crate::daemon::config;
 use crate::daemon::embedded::{self, Scratch};
 use crate::exit::{Exit, Failure, Outcome};
@@ -39,14 +41,21 @@ pub(crate) struct LoadArgs {
     ranges: u32,
     #[arg(long, value_name = "N", default_value_t = 1)]
     connections: u32,
-    /// Bytes of a value.
-    #[arg(long, value_name = "BYTES", default_value_t = 1024)]
+    /// Bytes of a value, such as 100 or 16KiB.
+    #[arg(long, value_name = "SIZE", default_value = "1024", value_parser = size)]
     size: usize,
+    /// A mix of sizes instead, such as 128:70%,1KiB:25%,16KiB:5%.
+    #[arg(long, value_name = "SIZE:SHARE%", value_delimiter = ',', value_parser = share, conflicts_with = "size")]
+    sizes: Vec<SizeShare>,
     /// Records in a batch.
     #[arg(long, value_name = "N", default_value_t = 1)]
-    batch: u32,
+    pub(super) batch: u32,
+    /// Different keys; each is written by one connection only.
     #[arg(long, value_name = "N", default_value_t = 1024)]
     keys: u32,
+    /// Which of its keys a connection writes: uniform, zipf, or zipf:EXPONENT (zipf is zipf:0.99).
+    #[arg(long, value_name = "DISTRIBUTION", default_value = "uniform", value_parser = key_dist)]
+    key_dist: KeyDist,
     /// Time that is measured, of each load.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     duration: Duration,
@@ -59,7 +68,7 @@ pub(crate) struct LoadArgs {
     /// Percentiles that are reported beside the usual ones, such as 95,99.5.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = percentile)]
     percentiles: Vec<f64>,
-    /// Seed of keys, contents and arrivals.
+    /// Seed of keys, sizes, contents and arrivals: the same seed makes the same records again.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Do not measure the floor.
@@ -84,6 +93,36 @@ pub(crate) struct LoadArgs {
     format: Format,
 }
 
+/// Rolls and checkpoints cannot be seen.
+#[derive(Debug, Error)]
+#[error("--events asks the node for its rolls and checkpoints, and {http} has no /status of this node: say where by --http")]
+struct NoStatus {
+    http: SocketAddr,
+}
+
+/// Exponent of a Zipf distribution that has none told: the one that most load tests take.
+const ZIPF_EXPONENT: f64 = 0.99;
+
+fn key_dist(text: &str) -> Result<KeyDist, String> {
+    let exponent = |text: &str| text.parse().ok().filter(|exponent: &f64| exponent.is_finite() && *exponent > 0.0);
+    let found = match text.split_once(':') {
+        None if text == "uniform" => Some(KeyDist::Uniform),
+        None if text == "zipf" => Some(KeyDist::Zipf { exponent: ZIPF_EXPONENT }),
+        Some(("zipf", number)) => exponent(number).map(|exponent| KeyDist::Zipf { exponent }),
+        None | Some(_) => None,
+    };
+    found.ok_or_else(|| "write uniform, zipf, or zipf:EXPONENT with an exponent above 0".to_owned())
+}
+
+/// One size of a mix.
+fn share(text: &str) -> Result<SizeShare, String> {
+    let wrong = || "write a size and its share of the values, such as 1KiB:25%".to_owned();
+    let (bytes, percent) = text.split_once(':').ok_or_else(wrong)?;
+    let percent = percent.strip_suffix('%').and_then(|number| number.trim().parse().ok());
+    let percent = percent.filter(|percent| *percent > 0.0 && *percent <= 100.0).ok_or_else(wrong)?;
+    Ok(SizeShare { bytes: size(bytes)?, percent })
+}
+
 fn percentile(text: &str) -> Result<f64, String> {
     let percent = text.parse().ok().filter(|percent: &f64| *percent > 0.0 && *percent < 100.0);
     percent.ok_or_else(|| "a percentile lies between 0 and 100".to_owned())
@@ -97,9 +136,11 @@ impl LoadArgs {
             ranges: self.ranges,
             connections: self.connections,
             pace,
-            value_bytes: self.size,
+            value_bytes: if self.sizes.is_empty() { self.size } else { mean_bytes(&self.sizes) },
+            sizes: self.sizes.clone(),
             batch: self.batch,
             keys: self.keys,
+            key_dist: self.key_dist,
             seconds: self.duration.as_secs_f64(),
             warmup_seconds: self.warmup.as_secs_f64(),
             verify: false,
@@ -119,7 +160,11 @@ impl LoadArgs {
     /// Measures the node that is named, or one inside this process.
     pub(super) fn with_target<T>(&self, measure: impl FnOnce(&Target) -> Result<T, RunError>) -> Result<T, Failure> {
         if !self.embedded {
-            return Ok(measure(&target(&self.client.addr, Some(self.http), self.data_dir.as_deref()))?);
+            let target = target(&self.client.addr, Some(self.http), self.data_dir.as_deref());
+            if self.events && target.status.is_none() {
+                return Err(Failure::new(Exit::Usage, NoStatus { http: self.http }));
+            }
+            return Ok(measure(&target)?);
         }
         let mut node = config::Settings::default();
         for assignment in &self.assignments {
@@ -145,21 +190,52 @@ impl LoadArgs {
             let around = Surroundings { target, settings, floor: self.floor(), stop };
             around.measure(&mut |what| tell(what), &mut |report, tell| measure(target, report, tell))
         })?;
-        self.finish(&report, objectives, stop)
+        self.finish(&report, None, objectives, stop)
     }
 
     /// Writes and prints a report, and judges it.
-    pub(super) fn finish(&self, report: &Report, objectives: &Objectives, stop: &AtomicBool) -> Outcome {
+    pub(super) fn finish(
+        &self,
+        report: &Report,
+        comparison: Option<&Comparison>,
+        objectives: &Objectives,
+        stop: &AtomicBool,
+    ) -> Outcome {
         let stopped = stop.load(Ordering::Relaxed);
         // A load that was interrupted is no measurement: the history has none of it.
         let history = self.history.as_deref().filter(|_| !stopped);
         save(report, self.out.as_deref(), history)?;
-        self.format.print(&Printed(report))?;
+        self.format.print(&Printed { report, comparison })?;
+        if report.floor.is_none() && !self.no_floor {
+            eprintln!(
+                "no floor was measured: the node's directory is not known here; say --data-dir, or where its /status is by --http ({} has none of this node)",
+                self.http
+            );
+        }
         Ok(if stopped { Exit::Interrupted } else { exit_of(report, objectives) })
     }
+}
 
-    /// Whom to print for.
-    pub(super) fn format(&self) -> Format {
-        self.format
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_distribution_of_keys_is_named_with_its_exponent() {
+        assert_eq!(key_dist("uniform"), Ok(KeyDist::Uniform));
+        assert_eq!(key_dist("zipf"), Ok(KeyDist::Zipf { exponent: 0.99 }));
+        assert_eq!(key_dist("zipf:1.3"), Ok(KeyDist::Zipf { exponent: 1.3 }));
+        for wrong in ["", "zipf:", "zipf:0", "zipf:-1", "zipf:inf", "zipf:NaN", "uniform:1", "pareto"] {
+            assert!(key_dist(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_share_of_a_mix_is_a_size_and_percent() {
+        assert_eq!(share("1KiB:25%"), Ok(SizeShare { bytes: 1024, percent: 25.0 }));
+        assert_eq!(share("128:0.5%"), Ok(SizeShare { bytes: 128, percent: 0.5 }));
+        for wrong in ["", "128", "128:", "128:5", "128:0%", "128:101%", "128:NaN%", "1MB:5%", ":5%"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -14,7 +14,7 @@ use sealog_bench::run::{RunError, Target, save, wall_ms};
 
 use super::exit_of;
 use super::produce::Printed;
-use crate::commands::client::time;
+use crate::commands::client::{size, time};
 use crate::daemon::signals::stop_flag;
 use crate::exit::{Exit, Outcome};
 use crate::output::Format;
@@ -23,7 +23,7 @@ use crate::output::Format;
 #[derive(Debug, Args)]
 pub(crate) struct BenchNull {
     /// Bytes of a value.
-    #[arg(long, value_name = "BYTES", default_value_t = 1024)]
+    #[arg(long, value_name = "SIZE", default_value = "1024", value_parser = size)]
     size: usize,
     /// Connections of the loads with many unanswered records.
     #[arg(long, value_name = "N", default_value_t = 2)]
@@ -68,7 +68,7 @@ impl BenchNull {
             }
         }
         save(&report, self.out.as_deref(), None)?;
-        self.format.print(&Printed(&report))?;
+        self.format.print(&Printed { report: &report, comparison: None })?;
         Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { exit_of(&report, &Objectives::default()) })
     }
 }

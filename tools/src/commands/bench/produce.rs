@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::load::LoadArgs;
 use super::tell;
 use crate::daemon::signals::stop_flag;
-use crate::exit::Outcome;
+use crate::exit::{Exit, Outcome};
 
 /// Load a node with records and time every answer from when its record was meant to be sent.
 #[derive(Debug, Args)]
@@ -42,9 +42,12 @@ pub(crate) struct BenchProduce {
     /// Make the load so many times; the median run by p99 is the result.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// An earlier run's folder, to compare with.
+    /// An earlier run's folder, or its report.json, to compare with; ends with 4 if the two are not comparable.
     #[arg(long, value_name = "DIR")]
     baseline: Option<PathBuf>,
+    /// End with 3 if the p99 is worse than the baseline's, or the rate lower, by more than so many percent.
+    #[arg(long, value_name = "PERCENT", requires = "baseline", value_parser = super::compare::tolerance)]
+    tolerance: Option<f64>,
 }
 
 /// How the records are paced.
@@ -78,12 +81,18 @@ enum DisconnectArg {
 
 /// A report as it is printed.
 #[derive(Serialize)]
-#[serde(transparent)]
-pub(crate) struct Printed<'a>(pub(crate) &'a Report);
+pub(crate) struct Printed<'a> {
+    #[serde(flatten)]
+    pub(crate) report: &'a Report,
+    /// Against the run that was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) comparison: Option<&'a Comparison>,
+}
 
 impl fmt::Display for Printed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.report.fmt(f)?;
+        self.comparison.map_or(Ok(()), |comparison| comparison.fmt(f))
     }
 }
 
@@ -127,10 +136,11 @@ impl BenchProduce {
         };
         let floor = self.load.floor();
         let report = self.load.with_target(|target| run.run(target, floor, &mut |what| tell(what)))?;
-        let exit = self.load.finish(&report, &self.slo, &stop)?;
-        if let Some(baseline) = &baseline {
-            self.load.format().print(&Comparison::of(baseline, &report))?;
-        }
-        Ok(exit)
+        let comparison = baseline.map(|baseline| Comparison::of(&baseline, &report));
+        let exit = self.load.finish(&report, comparison.as_ref(), &self.slo, &stop)?;
+        Ok(match &comparison {
+            Some(comparison) if exit == Exit::Done => super::compare::exit_of(comparison, self.tolerance),
+            Some(_) | None => exit,
+        })
     }
 }

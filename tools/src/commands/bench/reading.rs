@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use sealog_bench::reading::fill_pace;
 use sealog_bench::report::objective::Objectives;
 
 use super::load::LoadArgs;
@@ -66,10 +67,9 @@ impl BenchTail {
 
 impl BenchCatchup {
     pub(super) fn run(&self) -> Outcome {
-        use sealog_bench::load::settings::Pace;
         let stop = stop_flag()?;
         let none = Objectives::default();
-        let settings = self.load.settings(Pace::Closed { inflight: u32::MAX }, &none);
+        let settings = self.load.settings(fill_pace(self.load.batch), &none);
         self.load.run(&settings, &none, &stop, |target, report, tell| {
             if !self.fill.is_zero() {
                 tell("filling the topic");

@@ -27,7 +27,7 @@ use thiserror::Error;
 pub(crate) use arguments::Given;
 pub(crate) use document::as_toml;
 pub(crate) use keys::{KEYS, Key};
-pub(crate) use values::parse_time;
+pub(crate) use values::{parse_size, parse_time};
 
 use keys::nearest;
 
