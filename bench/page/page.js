@@ -56,6 +56,7 @@
       ["Machine", `${report.host.cpu}, ${plural(report.host.cpus, "core")}, Linux ${report.host.kernel}`],
       ["Load", `topic ${s.topic}, ${plural(s.ranges, "range")}, ${plural(s.connections, "connection")}, ${plural(s.keys, "key")} (${keys}), ${plural(s.batch, "record")} a batch, seed ${s.seed}`],
       ["Values", sizes],
+      ["Pace", s.pace.loop === "open" ? `open loop, ${s.pace.arrival} arrivals` : `closed loop, ${plural(s.pace.inflight, "unanswered record")} on each connection`],
       ["Time", `${s.seconds} s each, behind ${s.warmup_seconds} s of warm-up`],
     ];
     if (report.server) rows.push(["Node", `commit ${report.server.commit}, ${plural(report.server.shards, "shard")}, sync by ${report.server.sync}`]);
@@ -96,7 +97,8 @@
       if (after) row("floor: sum, after", after.sum);
     }
     for (const { load, name, part } of loads()) {
-      row(name + ": response", load.response, part);
+      // A delivery has one time only.
+      row(load.service.samples ? name + ": response" : name, load.response, part);
       if (part) continue;
       row(name + ": service", load.service, true);
       row(name + ": send delay", load.send_delay, true);
@@ -126,8 +128,10 @@
     }
   }
 
-  const axis = (more) => Object.assign({ stroke: () => color("faint"), grid: { stroke: () => color("line"), width: 1 }, ticks: { stroke: () => color("line"), width: 1 }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", labelSize: 22 }, more);
+  const axis = (more) => Object.assign({ stroke: () => color("faint"), grid: { stroke: () => color("line"), width: 1 }, ticks: { stroke: () => color("line"), width: 1 }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", labelSize: 20, size: 34, labelGap: 0 }, more);
   const line = (index, label, more) => Object.assign({ label, stroke: () => color("s" + index % 6), width: 2, spanGaps: false, value: (_, us) => time(us) }, more);
+  // A figure of the legend that no curve shows.
+  const unseen = (label) => ({ label, scale: "unseen", width: 0, points: { show: false }, value: (_, n) => count(n) });
   // Times on a logarithmic axis: a p50 and a maximum may lie a thousand times apart.
   const logarithmic = { distr: 3, log: 10 };
   const micros = { values: (_, ticks) => ticks.map((us) => us == null ? "" : unit(us, () => 0)), size: 66, label: "response time" };
@@ -144,7 +148,7 @@
       told();
     };
     const hooks = Object.assign({ draw: [drawn] }, options.hooks);
-    const plot = new uPlot(Object.assign({ width: width(), height: 320 }, options, { hooks }), columns, place);
+    const plot = new uPlot(Object.assign({ width: width(), height: 320, padding: [12, 36, 0, 0] }, options, { hooks }), columns, place);
     charts.push(() => plot.setSize({ width: width(), height: 320 }));
     charts.push(() => plot.redraw(false, true));
   }
@@ -158,10 +162,12 @@
   function percentiles() {
     if (!data.curves.length) return;
     byId("percentiles").hidden = false;
+    const isDecade = (x) => Math.abs(Math.log10(x) - Math.round(Math.log10(x))) < 1e-6;
+    const decades = (_, splits) => splits.map((x) => isDecade(x) ? x : null);
     const percent = (x) => (100 - 100 / x).toFixed(Math.max(0, Math.round(Math.log10(x)) - 2)) + " %";
     chart(byId("percentiles").querySelector(".chart"), {
       scales: { x: { time: false, distr: 3, log: 10 }, y: logarithmic },
-      axes: [axis({ label: "percentile", values: (_, ticks) => ticks.map((x) => x == null || Math.abs(Math.log10(x) - Math.round(Math.log10(x))) > 1e-6 ? "" : percent(x)) }), axis(micros)],
+      axes: [axis({ label: "percentile", filter: decades, grid: { stroke: () => color("line"), width: 1, filter: decades }, values: (_, ticks) => ticks.map((x) => x == null ? "" : percent(x)) }), axis(micros)],
       series: [{ label: "percentile", value: (_, x) => x == null ? "–" : (100 - 100 / x).toFixed(4) + " %" }]
         .concat(data.curves.map((curve, index) => line(index, curve.phase, { points: { show: false } }))),
     }, uPlot.join(data.curves.map((curve) => [curve.x, curve.us])));
@@ -227,10 +233,11 @@
       }
       for (const event of intervals.flatMap((i) => i.events)) {
         const from = plot.valToPos(event.begin_s, "x", true);
-        const to = plot.valToPos(event.end_s, "x", true);
+        const wide = Math.max(devicePixelRatio, plot.valToPos(event.end_s, "x", true) - from);
         ctx.fillStyle = color(event.kind);
-        ctx.globalAlpha = 0.7;
-        ctx.fillRect(from, bbox.top, Math.max(devicePixelRatio, to - from), bbox.height);
+        // A long one must not hide the curves, a short one must be seen.
+        ctx.globalAlpha = wide > 4 * devicePixelRatio ? 0.25 : 0.8;
+        ctx.fillRect(from, bbox.top, wide, bbox.height);
       }
       ctx.restore();
     };
@@ -245,7 +252,9 @@
       const intervals = data.intervals.filter((i) => i.phase === phase);
       const sum = (of) => intervals.reduce((total, i) => total + of(i), 0);
       const title = document.createElement("h3");
-      title.textContent = `${phase}: ${plural(sum((i) => i.rolls), "roll")}, ${plural(sum((i) => i.checkpoints), "checkpoint")}, ${plural(sum((i) => i.stolen ? 1 : 0), "interval")} of ${intervals.length} stolen from`;
+      const events = report.settings.disturbance ? `${plural(sum((i) => i.rolls), "roll")}, ${plural(sum((i) => i.checkpoints), "checkpoint")}` : "rolls and checkpoints were not asked for (--events)";
+      const stolen = sum((i) => i.stolen ? 1 : 0);
+      title.textContent = `${phase}: ${events}` + (stolen ? `; the hypervisor took over 2 % of ${plural(stolen, "interval")} of ${intervals.length}` : "");
       const place = document.createElement("div");
       place.className = "chart";
       section.append(title, place);
@@ -256,7 +265,7 @@
         scales: { x: { time: false, range: () => [0, until] }, y: logarithmic },
         axes: [axis({ label: "seconds from the begin of the measured time", values: (_, ticks) => ticks.map((s) => +s.toFixed(3)) }), axis(micros)],
         series: [{ label: "time", value: (_, s) => s == null ? "–" : s.toFixed(1) + " s" }, line(0, "p50"), line(2, "p99"), line(4, "max"),
-          { label: "achieved/s", scale: "none", stroke: "transparent", value: (_, rate) => count(rate) }, { label: "samples", scale: "none", stroke: "transparent", value: (_, n) => count(n) }],
+          unseen("achieved/s"), unseen("samples")],
         hooks: { drawClear: [marks(intervals)] },
       }, [column((i) => i.start_s + i.seconds / 2), column((i) => i.response.p50_us), column((i) => i.response.p99_us), column((i) => i.response.max_us),
         column((i) => i.achieved_rate), column((i) => i.response.samples)]);

@@ -235,7 +235,8 @@ fn delivery_phase(load: &Phase, delivered: &[Delivered], window: Span, settings:
         phase.errors.unknown = missed;
         phase.errors.by_cause.insert("not delivered while the reader listened".to_owned(), missed);
     }
-    phase.detail = load.detail.as_ref().map(|detail| Box::new(Detail::of_deliveries(detail, times.clone(), &timeline, window)));
+    phase.detail =
+        load.detail.as_ref().map(|detail| Box::new(Detail::of_deliveries(detail, times.clone(), &timeline, window)));
     phase.bytes = load.bytes.checked_div(load.records).unwrap_or(0) * times.len();
     phase
 }

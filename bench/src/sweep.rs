@@ -19,8 +19,8 @@ use crate::run::{RunError, Target};
 
 /// Ends of the search that are this close are one.
 const RESOLUTION: f64 = 1.05;
-/// No rate below this is tried.
-const RATE_MIN: f64 = 1.0;
+/// Share of records above what an objective needs: a load may have a few less than its rate times its time.
+const SPARE: f64 = 1.02;
 /// Loads that decide a rate: the one for which this many speak wins.
 const VOTES: u32 = 2;
 
@@ -32,17 +32,16 @@ pub struct Search {
     kept: f64,
     /// Lowest rate that was missed.
     missed: f64,
+    /// No rate below this is tried.
+    least: f64,
 }
 
 impl Search {
-    /// Begins at a rate.
-    ///
-    /// # Panics
-    /// If it is below one record a second.
+    /// Begins at a rate, and tries none below `least`.
     #[must_use]
-    pub fn new(start: f64) -> Self {
-        assert!(start >= RATE_MIN, "a search begins at a rate");
-        Self { start, kept: 0.0, missed: f64::INFINITY }
+    pub fn new(start: f64, least: f64) -> Self {
+        let least = least.floor().max(1.0);
+        Self { start: start.max(least), kept: 0.0, missed: f64::INFINITY, least }
     }
 
     /// The next rate to try, in whole records a second; `None`: the search is over.
@@ -56,7 +55,7 @@ impl Search {
             (true, true) => (self.kept * self.missed).sqrt(),
         };
         let next = next.round();
-        (next >= RATE_MIN && next > self.kept && next < self.missed).then_some(next)
+        (next >= self.least && next > self.kept && next < self.missed).then_some(next)
     }
 
     /// A rate was tried.
@@ -101,6 +100,12 @@ pub struct Step {
 /// Name of the phase of a sweep that has found a rate, whatever the rate: two sweeps can be put beside each other.
 const HIGHEST: &str = "highest rate kept";
 
+/// The rate below which a load of so many seconds has too few records for the objectives' percentiles: it would miss them however quick
+/// its answers.
+fn rate_min(objectives: &Objectives, seconds: f64) -> f64 {
+    objectives.samples_min() * SPARE / seconds
+}
+
 /// Runs a sweep from a rate on, and puts it into a report: its phase is the last load of the highest rate that was kept, or the first
 /// load if none was. The topic exists. It ends early when `stop` is set.
 ///
@@ -115,7 +120,7 @@ pub fn sweep(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(&str),
 ) -> Result<(), RunError> {
-    let mut search = Search::new(start);
+    let mut search = Search::new(start, rate_min(objectives, settings.seconds));
     let mut steps = Vec::new();
     let mut best: Option<Phase> = None;
     while let Some(rate) = search.next().filter(|_| !stop.load(Ordering::Relaxed)) {
@@ -124,7 +129,8 @@ pub fn sweep(
         while kept < VOTES && missed < VOTES && !stop.load(Ordering::Relaxed) {
             tell(&format!("{rate:.0} records/s"));
             let settings = Settings { pace: Pace::Open { rate, arrival: Arrival::Constant }, ..settings.clone() };
-            let (phase, _) = target.load(&format!("{rate:.0} a second"), &settings, OnDisconnect::Retry, stop)?;
+            let (phase, _) =
+                target.load(&format!("{rate:.0} records a second"), &settings, OnDisconnect::Retry, stop)?;
             let holds = !phase.saturated && phase.errors == Errors::default() && objectives.kept(&phase);
             if holds {
                 kept += 1
@@ -166,7 +172,7 @@ mod tests {
 
     /// Searches a machine that keeps every rate up to `most`.
     fn found(start: f64, most: f64) -> (Option<f64>, usize) {
-        let mut search = Search::new(start);
+        let mut search = Search::new(start, 1.0);
         let mut tried = 0;
         while let Some(rate) = search.next() {
             tried += 1;
@@ -191,6 +197,20 @@ mod tests {
     #[test]
     fn a_machine_that_keeps_no_rate_has_none() {
         assert_eq!(found(1_000.0, 0.5).0, None);
+    }
+
+    #[test]
+    fn no_rate_is_tried_at_which_the_objective_cannot_be_measured() {
+        let objectives = "p99<5ms,p99.9<10ms".parse().expect("objectives");
+        let least = rate_min(&objectives, 2.0);
+        assert!((least - 5_100.0).abs() < 1.0, "10,000 samples in 2 s, and a few to spare: {least}");
+        let mut search = Search::new(1_000.0, least);
+        let mut tried = Vec::new();
+        while let Some(rate) = search.next() {
+            tried.push(rate);
+            search.judge(rate, false);
+        }
+        assert_eq!(tried, [5_100.0], "it begins there and goes no lower");
     }
 
     #[test]

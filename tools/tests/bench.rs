@@ -143,7 +143,8 @@ fn where_no_load_can_be_made_one_line_says_why() {
     let dir = folder();
     let run = |arguments: &[&str]| sealog().arg("bench").args(arguments).output().expect("runs");
     // A port that was free a moment ago: nobody listens there.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a socket").local_addr().expect("its address").to_string();
+    let free =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a socket").local_addr().expect("its address").to_string();
     for command in ["produce", "tail", "catchup", "mixed", "sweep"] {
         one_line(&run(&[command, "--addr", &free, "--timeout", "300ms"]), 75, &[&free]);
     }

@@ -159,10 +159,8 @@ mod tests {
     #[test]
     fn a_mix_has_its_sizes_by_their_shares_and_the_same_seed_draws_it_again() {
         let share = |bytes, percent| SizeShare { bytes, percent };
-        let settings = Settings {
-            sizes: vec![share(128, 70.0), share(1024, 25.0), share(16_384, 5.0)],
-            ..Settings::default()
-        };
+        let settings =
+            Settings { sizes: vec![share(128, 70.0), share(1024, 25.0), share(16_384, 5.0)], ..Settings::default() };
         let drawn = take(&settings, 0, 100_000);
         for SizeShare { bytes, percent } in &settings.sizes {
             let found = drawn.iter().filter(|draw| draw.value_bytes == *bytes).count() as f64 / 1e3;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::summary::Phase;
+use super::summary::{Phase, samples_min};
 
 /// All of these must hold in every phase.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -91,6 +91,12 @@ impl Objectives {
         })
     }
 
+    /// The samples that a load needs at the least for all of them to be measured.
+    #[must_use]
+    pub fn samples_min(&self) -> f64 {
+        self.percentiles().map(samples_min).fold(1.0, f64::max)
+    }
+
     /// Whether a phase keeps all of them.
     #[must_use]
     pub fn kept(&self, phase: &Phase) -> bool {
@@ -133,13 +139,24 @@ impl fmt::Display for Objectives {
     }
 }
 
+/// Microseconds in the largest unit that leaves a whole number, as they can be written again.
+struct Bound(f64);
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [("s", 1e6), ("ms", 1e3), ("us", 1.0)];
+        let (unit, scale) = units.into_iter().find(|(_, scale)| self.0 % scale == 0.0).unwrap_or(("us", 1.0));
+        write!(f, "{}{unit}", self.0 / scale)
+    }
+}
+
 impl fmt::Display for Objective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rate { above } => write!(f, "rate>{above}"),
             Self::Response { quantile, below_us } => match quantile {
-                Quantile::Max => write!(f, "max<{below_us}us"),
-                Quantile::Percent(percent) => write!(f, "p{percent}<{below_us}us"),
+                Quantile::Max => write!(f, "max<{}", Bound(*below_us)),
+                Quantile::Percent(percent) => write!(f, "p{percent}<{}", Bound(*below_us)),
             },
         }
     }
@@ -167,6 +184,14 @@ mod tests {
         assert!("p98.5<1ms".parse::<Objective>().expect("valid").kept(&phase));
         let unmeasured: Objective = "p99.99<1s".parse().expect("valid");
         assert!(!unmeasured.kept(&phase), "a thousand samples have no p99.99");
+    }
+
+    #[test]
+    fn objectives_are_shown_as_they_can_be_written_again() {
+        for text in ["p99<5ms", "p99.9<250us", "max<2s,rate>20000", "p50<0.5us", "p50<1500us"] {
+            let objectives: Objectives = text.parse().expect("valid");
+            assert_eq!(objectives.to_string(), text);
+        }
     }
 
     #[test]

@@ -215,6 +215,15 @@ pub struct Verification {
     pub foreign: u64,
 }
 
+/// Why a load is not the one that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Saturation {
+    /// Less than 99 % of the offered rate was achieved.
+    pub achieved: bool,
+    /// The client did not keep its own schedule.
+    pub late: bool,
+}
+
 /// Why a report is not a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
@@ -232,6 +241,12 @@ pub fn percentile_us(histogram: &Histogram<u64>, percent: f64) -> Option<f64> {
     // The small allowance keeps 10 samples of 1,000 beyond p99 from being 9.999….
     let beyond = histogram.len() as f64 * (1.0 - quantile) + 1e-6;
     (beyond >= SAMPLES_BEYOND_MIN).then(|| histogram.value_at_quantile(quantile) as f64 / 1e3)
+}
+
+/// Samples without which a percentile is not measured.
+#[must_use]
+pub fn samples_min(percent: f64) -> f64 {
+    SAMPLES_BEYOND_MIN / (1.0 - percent / 100.0)
 }
 
 impl Quantiles {
@@ -290,7 +305,7 @@ impl Phase {
             errors: Errors::default(),
             response: Quantiles::of(&times.response),
             service: Quantiles::of(&times.service),
-            saturated: is_saturated(offered_rate, achieved_rate, &send_delay),
+            saturated: Saturation::of(offered_rate, achieved_rate, &send_delay).is_some(),
             send_delay,
             ratios: None,
             steal: None,
@@ -305,11 +320,21 @@ impl Phase {
     }
 }
 
-/// A closed loop offers what it achieves and is never saturated.
-fn is_saturated(offered_rate: Option<f64>, achieved_rate: f64, send_delay: &Quantiles) -> bool {
-    offered_rate.is_some_and(|offered| {
-        achieved_rate < offered * ACHIEVED_SHARE_MIN || send_delay.p99_us.is_some_and(|p99| p99 > SEND_DELAY_P99_MAX_US)
-    })
+impl Phase {
+    /// Why it is saturated, if it is.
+    #[must_use]
+    pub fn saturation(&self) -> Option<Saturation> {
+        Saturation::of(self.offered_rate, self.achieved_rate, &self.send_delay)
+    }
+}
+
+impl Saturation {
+    /// A closed loop offers what it achieves and is never saturated.
+    fn of(offered_rate: Option<f64>, achieved_rate: f64, send_delay: &Quantiles) -> Option<Self> {
+        let achieved = achieved_rate < offered_rate? * ACHIEVED_SHARE_MIN;
+        let late = send_delay.p99_us.is_some_and(|p99| p99 > SEND_DELAY_P99_MAX_US);
+        (achieved || late).then_some(Self { achieved, late })
+    }
 }
 
 impl FloorPair {

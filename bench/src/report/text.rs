@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::summary::{Disturbance, Errors, Flaw, FloorPair, Phase, Quantiles, Report, Verification};
+use super::summary::{Disturbance, Errors, Flaw, FloorPair, Phase, Quantiles, Report, Saturation, Verification};
 use crate::reading::Catchup;
 use crate::sweep::{Step, Sweep};
 
@@ -92,8 +92,18 @@ impl Display for Phase {
         )?;
         head(f)?;
         row(f, "response", &self.response)?;
-        row(f, "service", &self.service)?;
-        row(f, "send delay", &self.send_delay)?;
+        // A delivery has one time only.
+        for (name, times) in [("service", &self.service), ("send delay", &self.send_delay)] {
+            if times.samples > 0 {
+                row(f, name, times)?;
+            }
+        }
+        if let Some(Saturation { achieved, late }) = self.saturation() {
+            let achieved = if achieved { "less than 99 % of the offered rate was achieved" } else { "" };
+            let late = if late { "the client fell behind its schedule (p99 of the send delay above 1 ms)" } else { "" };
+            let and = if achieved.is_empty() || late.is_empty() { "" } else { ", and " };
+            writeln!(f, "  saturated: {achieved}{and}{late}")?;
+        }
         if let Some(ratios) = &self.ratios {
             writeln!(f, "  response over floor: p50 {}, p99 {}", Times(ratios.p50), Times(ratios.p99))?;
         }
@@ -220,7 +230,7 @@ impl Display for Verification {
 
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "load: {}", self.settings)?;
+        writeln!(f, "settings: {}", self.settings)?;
         if let Some(floor) = &self.floor {
             floor.fmt(f)?;
         }
@@ -260,7 +270,7 @@ impl Display for Sweep {
             let (p50, p99) = (Micros(step.response.p50_us), Micros(step.response.p99_us));
             let judged = match step {
                 Step { kept: true, .. } => "kept".to_owned(),
-                Step { saturated: true, .. } => format!("missed: saturated at {:.0} records/s", step.achieved_rate),
+                Step { saturated: true, .. } => format!("missed: saturated, {:.0} records/s", step.achieved_rate),
                 Step { errors: 1.., .. } => format!("missed: {} records not stored or unknown", step.errors),
                 Step { .. } => "missed".to_owned(),
             };
@@ -269,7 +279,14 @@ impl Display for Sweep {
         }
         match self.highest_rate {
             Some(rate) => writeln!(f, "highest rate that keeps {}: {rate:.0} records/s", self.objective),
-            None => writeln!(f, "no rate keeps {}", self.objective),
+            None => {
+                let least = self.steps.iter().map(|step| step.offered_rate).fold(f64::INFINITY, f64::min);
+                writeln!(
+                    f,
+                    "no rate keeps {}; the lowest that was tried is {least:.0} records/s, which a longer --duration lowers",
+                    self.objective
+                )
+            }
         }
     }
 }
@@ -291,7 +308,7 @@ impl Display for Catchup {
 impl Display for Flaw {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Saturated => "the load was not what was asked for",
+            Self::Saturated => "the load was not what was asked for (saturated)",
             Self::FloorMoved => "the floors before and after differ by more than a quarter",
         })
     }

@@ -80,8 +80,7 @@ impl FloorArgs {
 
 /// A node reached over the network. What it says of itself is asked at `http`, if that answers.
 pub(crate) fn target(addresses: &[String], http: Option<SocketAddr>, data_dir: Option<&Path>) -> Target {
-    let status =
-        http.map(over_http).filter(|status| status().is_some_and(|status| is_of(&status, addresses)));
+    let status = http.map(over_http).filter(|status| status().is_some_and(|status| is_of(&status, addresses)));
     let told = |status: &StatusSource| status()?["data_dir"].as_str().map(PathBuf::from);
     let local = |dir: &PathBuf| dir.is_dir();
     let data_dir = data_dir.map(Path::to_owned).or_else(|| status.as_ref().and_then(told).filter(local));
@@ -122,8 +121,8 @@ pub(crate) fn exit_of(report: &Report, objectives: &Objectives) -> Exit {
 
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
-        use sealog_bench::load::producers::LoadError;
         use sealog_bench::load::ledger::LedgerError;
+        use sealog_bench::load::producers::LoadError;
         use sealog_bench::load::reader::ReaderError;
         use sealog_bench::report::page::ReadError;
         let exit = match &error {

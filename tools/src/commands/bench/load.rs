@@ -95,10 +95,15 @@ pub(crate) struct LoadArgs {
 
 /// Rolls and checkpoints cannot be seen.
 #[derive(Debug, Error)]
-#[error("--events asks the node for its rolls and checkpoints, and {http} has no /status of this node: say where by --http")]
+#[error(
+    "--events asks the node for its rolls and checkpoints, and {http} has no /status of this node: say where by --http"
+)]
 struct NoStatus {
     http: SocketAddr,
 }
+
+/// Percentiles that every distribution of a report has.
+const USUAL: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
 /// Exponent of a Zipf distribution that has none told: the one that most load tests take.
 const ZIPF_EXPONENT: f64 = 0.99;
@@ -121,6 +126,17 @@ fn share(text: &str) -> Result<SizeShare, String> {
     let percent = percent.strip_suffix('%').and_then(|number| number.trim().parse().ok());
     let percent = percent.filter(|percent| *percent > 0.0 && *percent <= 100.0).ok_or_else(wrong)?;
     Ok(SizeShare { bytes: size(bytes)?, percent })
+}
+
+/// Those that a report does not have anyway, each once.
+fn unusual(percentiles: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut kept = Vec::new();
+    for percent in percentiles {
+        if !USUAL.contains(&percent) && !kept.contains(&percent) {
+            kept.push(percent);
+        }
+    }
+    kept
 }
 
 fn percentile(text: &str) -> Result<f64, String> {
@@ -148,7 +164,7 @@ impl LoadArgs {
             embedded: self.embedded,
             disturbance: self.events,
             seed: self.seed,
-            percentiles: self.percentiles.iter().copied().chain(objectives.percentiles()).collect(),
+            percentiles: unusual(self.percentiles.iter().copied().chain(objectives.percentiles())),
             timeout_ms: self.client.timeout_ms(),
         }
     }
@@ -228,6 +244,11 @@ mod tests {
         for wrong in ["", "zipf:", "zipf:0", "zipf:-1", "zipf:inf", "zipf:NaN", "uniform:1", "pareto"] {
             assert!(key_dist(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_percentile_that_every_report_has_is_not_told_twice() {
+        assert_eq!(unusual([99.0, 99.5, 95.0, 99.5, 99.9].into_iter()), [99.5, 95.0]);
     }
 
     #[test]
