@@ -31,7 +31,7 @@ use crate::load::settings::{KeyDist, Pace, Settings};
 use crate::load::status::StatusSource;
 use crate::load::watch::Watch;
 use crate::machine::Machine;
-pub use crate::report::files::save;
+pub use crate::report::files::{make_folder, save};
 use crate::report::page::ReadError;
 use crate::report::summary::{FloorPair, Host, Phase, Report, Verification};
 

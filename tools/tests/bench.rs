@@ -151,9 +151,13 @@ fn where_no_load_can_be_made_one_line_says_why() {
     one_line(&run(&["produce", "--addr", &free, "--events"]), 2, &["--events", "--http"]);
     let nothing = dir.path().join("nothing");
     for arguments in [&["compare", name(&nothing), name(&nothing)][..], &["report", name(&nothing)][..]] {
-        one_line(&run(arguments), 1, &["nothing/report.json"]);
+        one_line(&run(arguments), 1, &["cannot read", "/nothing"]);
     }
-    one_line(&run(&["produce", "--addr", &free, "--baseline", name(&nothing)]), 1, &["nothing/report.json"]);
+    one_line(&run(&["produce", "--addr", &free, "--baseline", name(&nothing)]), 1, &["cannot read", "/nothing"]);
+    // Before the load, which would be for nothing.
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").expect("written");
+    one_line(&run(&["produce", "--addr", &free, "--out", name(&file.join("run"))]), 1, &["cannot write", "/file/run"]);
     std::fs::write(dir.path().join("report.json"), "{").expect("written");
     one_line(&run(&["report", name(dir.path())]), 78, &["report.json", "not understood"]);
     for (arguments, told) in [

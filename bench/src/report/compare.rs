@@ -126,14 +126,15 @@ impl PhaseComparison {
     }
 }
 
-/// Settings that make another load. Where the records go, and which percentiles are told, does not.
+/// Settings that make another load. Where the records go, which percentiles are told, and what is read back behind it, does not.
 fn changed_settings(baseline: &Report, run: &Report) -> Vec<String> {
     let plain = |report: &Report| serde_json::to_value(&report.settings).expect("settings are plain data");
     let (then, now) = (plain(baseline), plain(run));
     let names = then.as_object().into_iter().flatten().map(|(name, _)| name);
     names
         .filter(|name| {
-            !["topic", "percentiles", "seed", "timeout_ms"].contains(&name.as_str()) && then[*name] != now[*name]
+            !["topic", "percentiles", "seed", "timeout_ms", "verify"].contains(&name.as_str())
+                && then[*name] != now[*name]
         })
         .map(|name| format!("{name} was {} and is {}", then[name], now[name]))
         .collect()

@@ -39,13 +39,21 @@ pub struct IntervalLine {
     pub interval: Interval,
 }
 
+/// Makes the folder of a run, so that one that cannot be made costs no run.
+///
+/// # Errors
+/// It cannot be made.
+pub fn make_folder(out: &Path) -> Result<(), RunError> {
+    fs::create_dir_all(out).map_err(failed(out))
+}
+
 /// Writes the files of a run into a folder, which is made if need be, and a line to a history file.
 ///
 /// # Errors
 /// A file cannot be written.
 pub fn save(report: &Report, out: Option<&Path>, history: Option<&Path>) -> Result<(), RunError> {
     if let Some(out) = out {
-        fs::create_dir_all(out).map_err(failed(out))?;
+        make_folder(out)?;
         let text = serde_json::to_string_pretty(report).expect("a report is plain data");
         write(&out.join("report.json"), (text + "\n").as_bytes())?;
         save_details(report, out)?;

@@ -12,7 +12,7 @@ use sealog_bench::load::settings::{KeyDist, Pace, Settings, SizeShare, mean_byte
 use sealog_bench::report::compare::Comparison;
 use sealog_bench::report::objective::Objectives;
 use sealog_bench::report::summary::Report;
-use sealog_bench::run::{FloorSettings, RunError, Surroundings, Target, Tell, save};
+use sealog_bench::run::{FloorSettings, RunError, Surroundings, Target, Tell, make_folder, save};
 use thiserror::Error;
 
 use super::produce::Printed;
@@ -175,6 +175,9 @@ impl LoadArgs {
 
     /// Measures the node that is named, or one inside this process.
     pub(super) fn with_target<T>(&self, measure: impl FnOnce(&Target) -> Result<T, RunError>) -> Result<T, Failure> {
+        if let Some(out) = &self.out {
+            make_folder(out)?;
+        }
         if !self.embedded {
             let target = target(&self.client.addr, Some(self.http), self.data_dir.as_deref());
             if self.events && target.status.is_none() {

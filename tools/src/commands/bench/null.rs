@@ -10,7 +10,7 @@ use sealog_bench::load::settings::{Pace, Settings};
 use sealog_bench::null::NullNode;
 use sealog_bench::report::objective::Objectives;
 use sealog_bench::report::summary::{Host, Report};
-use sealog_bench::run::{RunError, Target, save, wall_ms};
+use sealog_bench::run::{RunError, Target, make_folder, save, wall_ms};
 
 use super::exit_of;
 use super::produce::Printed;
@@ -53,11 +53,15 @@ impl BenchNull {
             ..Settings::default()
         };
         base.check()?;
+        if let Some(out) = &self.out {
+            make_folder(out)?;
+        }
         let node = NullNode::start(self.node_cpu, None).map_err(|error| RunError::from(LoadError::Io(error)))?;
         let target = Target { addresses: vec![node.address().to_string()], status: None, data_dir: None };
         let mut report = Report::new(base.clone(), Host::read(), wall_ms());
+        let many = format!("256 outstanding, {} connections", self.connections);
         for (name, connections, inflight) in
-            [("one outstanding", 1, 1), ("64 outstanding", 1, 64), ("256 outstanding", self.connections, 256)]
+            [("one outstanding", 1, 1), ("64 outstanding", 1, 64), (&many, self.connections, 256)]
         {
             let inflight = (inflight / connections.max(1)).max(1);
             let settings = Settings { connections, pace: Pace::Closed { inflight }, ..base.clone() };
