@@ -61,7 +61,7 @@ impl BenchNull {
         let mut report = Report::new(base.clone(), Host::read(), wall_ms());
         let many = format!("256 outstanding, {} connections", self.connections);
         for (name, connections, inflight) in
-            [("one outstanding", 1, 1), ("64 outstanding", 1, 64), (&many, self.connections, 256)]
+            [("one outstanding", 1, 1), ("64 outstanding", 1, 64), (many.as_str(), self.connections, 256)]
         {
             let inflight = (inflight / connections.max(1)).max(1);
             let settings = Settings { connections, pace: Pace::Closed { inflight }, ..base.clone() };
