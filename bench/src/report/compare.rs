@@ -55,6 +55,9 @@ impl Comparison {
         let mut differences = Vec::new();
         for (whose, report) in [("the baseline", baseline), ("the run", run)] {
             differences.extend(report.flaw().map(|flaw| format!("{whose} is not a measurement: {flaw}")));
+            if report.sweep.as_ref().is_some_and(|sweep| sweep.highest_rate.is_none()) {
+                differences.push(format!("{whose} is a sweep that found no rate"));
+            }
         }
         let machine = |report: &Report| {
             let host = &report.host;
@@ -188,6 +191,7 @@ impl Display for Change {
 mod tests {
     use super::*;
     use crate::report::files::tests::report;
+    use crate::sweep::Sweep;
 
     #[test]
     fn a_run_against_itself_has_not_changed() {
@@ -226,6 +230,9 @@ mod tests {
         let comparison = Comparison::of(&report(), &other);
         assert!(!comparison.valid);
         assert_eq!(comparison.differences.len(), 2, "{:?}", comparison.differences);
+        let mut vain = report();
+        vain.sweep = Some(Sweep { objective: String::new(), highest_rate: None, steps: Vec::new() });
+        assert!(!Comparison::of(&report(), &vain).valid, "a sweep that found nothing");
         let mut elsewhere = report();
         elsewhere.settings.topic = "another".to_owned();
         assert!(Comparison::of(&report(), &elsewhere).valid, "a topic's name changes nothing");
