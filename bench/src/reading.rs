@@ -75,7 +75,14 @@ impl Target {
     /// The load could not be made.
     pub fn fill(&self, settings: &Settings, seconds: f64, stop: &AtomicBool) -> Result<(), RunError> {
         let pace = fill_pace(settings.batch);
-        let settings = Settings { pace, seconds, warmup_seconds: 0.0, disturbance: false, ..settings.clone() };
+        let settings = Settings {
+            pace,
+            seconds,
+            warmup_seconds: 0.0,
+            disturbance: false,
+            disturb: Vec::new(),
+            ..settings.clone()
+        };
         self.load("fill", &settings, OnDisconnect::Retry, stop).map(|_| ())
     }
 

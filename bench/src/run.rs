@@ -22,9 +22,10 @@ use crate::floor::echo::EchoSizes;
 use crate::floor::{FloorPlan, MeasureError};
 use crate::load::consumers::verify;
 use crate::load::content::{self, LoadRun};
+use crate::load::disturb::{Disturber, Victim};
 use crate::load::driver::Clock;
 use crate::load::ledger::{Ledger, LedgerError};
-use crate::load::producers::{LoadError, OnDisconnect, ProduceLoad};
+use crate::load::producers::{LoadError, OnDisconnect, Phases, ProduceLoad};
 use crate::load::reader::ReaderError;
 use crate::load::samples::Span;
 use crate::load::settings::{KeyDist, Pace, Settings};
@@ -129,10 +130,49 @@ impl Target {
         let source = self.status.clone().filter(|_| settings.disturbance);
         let watch = Watch::start(source, clock).map_err(LoadError::Io)?;
         let mut machine = Machine::new(self.data_dir.as_deref());
+        let mut disturbed = Vec::new();
         let load = ProduceLoad { settings, addresses: self.sockets()?, on_disconnect, run, clock, stop };
-        let produced = load.run(&mut machine)?;
-        let phase = machine.phase(name, settings, &produced, &watch.finish(), clock);
+        let produced = match self.disturber(settings)? {
+            None => load.run(&mut machine)?,
+            Some(disturber) => {
+                let mut both = Disturbing { machine: &mut machine, disturber: &disturber };
+                let produced = load.run(&mut both);
+                disturbed = disturber.finish();
+                produced?
+            }
+        };
+        let mut phase = machine.phase(name, settings, &produced, &watch.finish(), clock);
+        phase.disturbed = disturbed;
         Ok((phase, produced.ledger, produced.window))
+    }
+
+    fn disturber(&self, settings: &Settings) -> Result<Option<Disturber>, RunError> {
+        if settings.disturb.is_empty() {
+            return Ok(None);
+        }
+        let victim = Victim {
+            addresses: self.addresses.clone(),
+            topic: settings.topic.clone(),
+            timeout: Duration::from_millis(settings.timeout_ms.into()),
+        };
+        Ok(Some(Disturber::start(victim, settings.disturb.clone()).map_err(LoadError::Io)?))
+    }
+}
+
+/// Reads the machine's counters, and lets the disturbances begin.
+struct Disturbing<'a, 'b> {
+    machine: &'a mut Machine<'b>,
+    disturber: &'a Disturber,
+}
+
+impl Phases for Disturbing<'_, '_> {
+    fn begin(&mut self) {
+        self.machine.begin();
+        self.disturber.begin();
+    }
+
+    fn end(&mut self) {
+        self.machine.end();
     }
 }
 
@@ -370,6 +410,9 @@ impl Settings {
             Pace::Open { rate, .. } => rate > 0.0,
             Pace::Closed { inflight } => inflight >= self.batch,
         };
+        if self.disturb.iter().any(|disturb| !(0.0..self.seconds).contains(&disturb.at_seconds)) {
+            return wrong("a disturbance lies within the measured time");
+        }
         if !paced || self.seconds <= 0.0 || self.warmup_seconds < 0.0 {
             return wrong("rate and duration are positive, and at least one batch may be unanswered");
         }

@@ -130,6 +130,21 @@ fn each_load_with_a_reader_leaves_its_figures_and_its_page() {
     assert!(text(&output.stdout).contains("delivery"), "{}", text(&output.stdout));
 }
 
+#[test]
+fn a_roll_that_was_ordered_in_the_middle_of_a_load_comes_to_pass_there() {
+    let dir = folder();
+    let Some(daemon) = Daemon::start(dir.path(), &[]) else { return };
+    // So little that no segment is full by itself.
+    let load = ["produce", "--closed", "--size", "64", "--ranges", "2", "--duration", "2s", "--warmup", "500ms"];
+    let report = bench(&daemon, 0, &[&load[..], &["--disturb", "roll@500ms,roll@1s"]].concat());
+    let phase = &report["phases"][0];
+    let disturbed = phase["disturbed"].as_array().expect("a list");
+    let seen: Vec<_> = disturbed.iter().map(|d| (&d["what"], d["ranges"].as_u64(), &d["error"])).collect();
+    assert_eq!(seen, vec![(&Value::from("roll"), Some(2), &Value::Null); 2]);
+    assert!(disturbed[0]["at_seconds"].as_f64() >= Some(0.5) && disturbed[1]["at_seconds"].as_f64() >= Some(1.0));
+    assert_eq!(phase["disturbance"]["rolls"].as_u64(), Some(4), "{phase}");
+}
+
 /// One line on standard error that has all of these, nothing on standard output, and this code.
 fn one_line(output: &Output, code: i32, told: &[&str]) {
     let error = text(&output.stderr);

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::arrivals::Arrival;
+use super::disturb::Disturb;
 
 /// How records are paced.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,6 +73,9 @@ pub struct Settings {
     pub embedded: bool,
     /// Tell records near rolls and checkpoints from the others.
     pub disturbance: bool,
+    /// What is done to the node in the measured time of each load.
+    #[serde(default)]
+    pub disturb: Vec<Disturb>,
     /// Of keys, sizes, contents and arrivals: the same seed makes the same records on each connection.
     pub seed: u64,
     /// Percentiles that are reported beside the usual ones, such as 99.5.
@@ -99,6 +103,7 @@ impl Default for Settings {
             judged: false,
             embedded: false,
             disturbance: false,
+            disturb: Vec::new(),
             seed: 1,
             percentiles: Vec::new(),
             timeout_ms: 10_000,

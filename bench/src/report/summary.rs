@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::detail::Detail;
+use crate::load::disturb::Disturbed;
 use crate::load::recorder::Recorder;
 use crate::load::settings::Settings;
 use crate::reading::{Catchup, Mixed};
@@ -97,6 +98,9 @@ pub struct Phase {
     pub flushes_per_record: Option<f64>,
     /// Records near rolls and checkpoints against all others.
     pub disturbance: Option<Disturbance>,
+    /// What was done to the node, and what became of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disturbed: Vec<Disturbed>,
     /// Percentiles that were asked for.
     #[serde(default)]
     pub percentiles: Vec<Percentile>,
@@ -312,6 +316,7 @@ impl Phase {
             device_flushes: None,
             flushes_per_record: None,
             disturbance: None,
+            disturbed: Vec::new(),
             percentiles: Vec::new(),
             stolen_intervals: 0,
             client_cpu_us_per_record: None,

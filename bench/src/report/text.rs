@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::summary::{Disturbance, Errors, Flaw, FloorPair, Phase, Quantiles, Report, Saturation, Verification};
+use crate::load::disturb::Disturbed;
 use crate::reading::Catchup;
 use crate::sweep::{Step, Sweep};
 
@@ -114,6 +115,10 @@ impl Display for Phase {
         }
         if let Some(disturbance) = &self.disturbance {
             disturbance.fmt(f)?;
+        }
+        for Disturbed { what, at_seconds, seconds, ranges, error } in &self.disturbed {
+            let told = error.as_ref().map_or_else(String::new, |error| format!(", then: {error}"));
+            writeln!(f, "  {what} at {at_seconds:.3} s: {ranges} ranges in {:.2} ms{told}", seconds * 1e3)?;
         }
         if let (Some(flushes), Some(each)) = (self.device_flushes, self.flushes_per_record) {
             writeln!(f, "  device flushes: {flushes}, {each:.4} a record")?;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
+use sealog_bench::load::disturb::{Act, Disturb};
 use sealog_bench::load::settings::{KeyDist, Pace, Settings, SizeShare, mean_bytes};
 use sealog_bench::report::compare::Comparison;
 use sealog_bench::report::objective::Objectives;
@@ -65,6 +66,10 @@ pub(crate) struct LoadArgs {
     /// Compare records near rolls and checkpoints with the others.
     #[arg(long)]
     events: bool,
+    /// Have something happen in the measured time of each load, such as roll@5s (each range of the topic rolls its segment); implies
+    /// --events.
+    #[arg(long, value_name = "WHAT@TIME", value_delimiter = ',', value_parser = disturb)]
+    disturb: Vec<Disturb>,
     /// Percentiles that are reported beside the usual ones, such as 95,99.5.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = percentile)]
     percentiles: Vec<f64>,
@@ -96,7 +101,7 @@ pub(crate) struct LoadArgs {
 /// Rolls and checkpoints cannot be seen.
 #[derive(Debug, Error)]
 #[error(
-    "--events asks the node for its rolls and checkpoints, and {http} has no /status of this node: say where by --http"
+    "--events and --disturb ask the node for its rolls and checkpoints, and {http} has no /status of this node: say where by --http"
 )]
 struct NoStatus {
     http: SocketAddr,
@@ -139,6 +144,15 @@ fn unusual(percentiles: impl Iterator<Item = f64>) -> Vec<f64> {
     kept
 }
 
+fn disturb(text: &str) -> Result<Disturb, String> {
+    let (what, at) = text.split_once('@').unwrap_or((text, ""));
+    let what = match what {
+        "roll" => Act::Roll,
+        _ => return Err("write roll@TIME, such as roll@5s".to_owned()),
+    };
+    Ok(Disturb { what, at_seconds: time(at)?.as_secs_f64() })
+}
+
 fn percentile(text: &str) -> Result<f64, String> {
     let percent = text.parse().ok().filter(|percent: &f64| *percent > 0.0 && *percent < 100.0);
     percent.ok_or_else(|| "a percentile lies between 0 and 100".to_owned())
@@ -162,11 +176,17 @@ impl LoadArgs {
             verify: false,
             judged: false,
             embedded: self.embedded,
-            disturbance: self.events,
+            disturbance: self.looks(),
+            disturb: self.disturb.clone(),
             seed: self.seed,
             percentiles: unusual(self.percentiles.iter().copied().chain(objectives.percentiles())),
             timeout_ms: self.client.timeout_ms(),
         }
+    }
+
+    /// Whether the node's rolls and checkpoints are asked for.
+    fn looks(&self) -> bool {
+        self.events || !self.disturb.is_empty()
     }
 
     pub(super) fn floor(&self) -> Option<FloorSettings> {
@@ -180,7 +200,7 @@ impl LoadArgs {
         }
         if !self.embedded {
             let target = target(&self.client.addr, Some(self.http), self.data_dir.as_deref());
-            if self.events && target.status.is_none() {
+            if self.looks() && target.status.is_none() {
                 return Err(Failure::new(Exit::Usage, NoStatus { http: self.http }));
             }
             return Ok(measure(&target)?);
@@ -252,6 +272,14 @@ mod tests {
     #[test]
     fn a_percentile_that_every_report_has_is_not_told_twice() {
         assert_eq!(unusual([99.0, 99.5, 95.0, 99.5, 99.9].into_iter()), [99.5, 95.0]);
+    }
+
+    #[test]
+    fn a_disturbance_is_what_and_when() {
+        assert_eq!(disturb("roll@1500ms"), Ok(Disturb { what: Act::Roll, at_seconds: 1.5 }));
+        for wrong in ["", "roll", "roll@", "roll@5", "kill@5s", "@5s"] {
+            assert!(disturb(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]
