@@ -65,6 +65,7 @@ enum FailOn {
 /// Print records, one a line.
 #[derive(Debug, Args)]
 pub(crate) struct Consume {
+    /// The topic to read.
     topic: String,
     /// Where to begin: earliest, latest, time:MS (milliseconds since 1970; of each range from the first record that is not earlier) or cursor:TEXT.
     #[arg(long, value_name = "PLACE", default_value = "earliest")]

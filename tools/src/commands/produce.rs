@@ -44,6 +44,7 @@ enum InputFormat {
 /// Store records, one a line.
 #[derive(Debug, Args)]
 pub(crate) struct Produce {
+    /// The topic to store them in; it must exist.
     topic: String,
     /// Key of every record.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["key_separator", "key_column"])]

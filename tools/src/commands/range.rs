@@ -26,6 +26,7 @@ pub(crate) struct Range {
 enum Action {
     /// List the active ranges of a topic, by their key spans.
     List {
+        /// The topic's name.
         topic: String,
         #[command(flatten)]
         client: Client,
@@ -38,6 +39,7 @@ enum Action {
     /// When this ends with 0, every record that was acknowledged before lies in a segment that never changes again. Where no record has
     /// come since the last roll there is nothing to do, which is told and is no failure. If no answer came (75) it may be asked again.
     Roll {
+        /// The topic's name.
         topic: String,
         /// The range as `range list` names it, such as r3.
         #[arg(value_parser = range_id)]

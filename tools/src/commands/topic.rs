@@ -24,6 +24,7 @@ pub(crate) struct Topic {
 enum Action {
     /// Create a topic.
     Create {
+        /// Up to 249 letters, digits, `.`, `_` and `-`.
         name: String,
         /// Ranges that share the keys; a power of two.
         #[arg(long, value_name = "N", default_value_t = 1)]
@@ -44,6 +45,7 @@ enum Action {
     },
     /// Describe one topic: its settings, and its ranges with their ends.
     Describe {
+        /// Its name.
         name: String,
         #[command(flatten)]
         client: Client,
@@ -53,6 +55,7 @@ enum Action {
     },
     /// Delete a topic with all its records, for ever. Its name is free at once; its files are removed in the background.
     Delete {
+        /// Its name.
         name: String,
         /// Do not ask. Needed where standard input is no terminal.
         #[arg(long)]

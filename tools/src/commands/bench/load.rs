@@ -38,8 +38,10 @@ pub(crate) struct LoadArgs {
     /// Made with --ranges ranges if it does not exist.
     #[arg(long, default_value = "bench")]
     topic: String,
+    /// Ranges of the topic, if it is made; a power of two.
     #[arg(long, value_name = "N", default_value_t = 1)]
     ranges: u32,
+    /// Connections, which share a rate; --inflight is of each.
     #[arg(long, value_name = "N", default_value_t = 1)]
     connections: u32,
     /// Bytes of a value, such as 100 or 16KiB.
