@@ -48,6 +48,12 @@ impl Failure {
         Self { exit, error: error.into() }
     }
 
+    /// The same, with the topic that it is about.
+    pub(crate) fn of_topic(error: impl Into<Self>, name: &str) -> Self {
+        let Self { exit, error } = error.into();
+        Self { exit, error: error.context(format!("topic {name}")) }
+    }
+
     /// Tells it on standard error, unless it is only that nobody reads the output any more.
     pub(crate) fn tell(&self) {
         if self.exit != Exit::Done {

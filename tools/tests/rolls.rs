@@ -103,7 +103,7 @@ fn what_cannot_be_rolled_is_told_once_with_what_to_do() {
         assert_eq!(text(&output.stdout), "");
         (output.status.code(), text(&output.stderr))
     };
-    assert_eq!(ended(&["nowhere", "r1"]), (Some(1), "sealog: no such topic\n".to_owned()));
+    assert_eq!(ended(&["nowhere", "r1"]), (Some(1), "sealog: topic nowhere: no such topic\n".to_owned()));
     let (code, told) = ended(&["t", "r77"]);
     let expected = "sealog: topic t has no active range r77; `sealog range list t` shows those that it has\n";
     assert_eq!((code, told.as_str()), (Some(1), expected));

@@ -179,7 +179,7 @@ impl Consume {
                     }
                     consumer.go_on(range, resume);
                 }
-                Err(error) => return Err(failure(error)),
+                Err(error) => return Err(Failure::of_topic(failure(error), &self.topic)),
             }
             self.keep(consumer, printer)?;
             if stop.load(Ordering::Relaxed) {

@@ -100,13 +100,16 @@ impl Produce {
             timeout_ms: self.client.timeout_ms(),
             ..ProducerSettings::new(&self.topic, seed())
         };
-        let mut producer = Producer::open(&self.client.addr, settings)?;
+        let mut producer =
+            Producer::open(&self.client.addr, settings).map_err(|error| Failure::of_topic(error, &self.topic))?;
         let mut tally = Tally::default();
         let sent = self.send_all(&lines, &mut producer, &mut tally);
         // Whatever ended the input: what was taken is waited for and told.
         let flushed = producer.flush();
         tally.add(&producer.take_done());
-        let failed = sent.err().or_else(|| flushed.err().map(|error| Failure::new(Exit::Failed, error)));
+        let failed = sent
+            .err()
+            .or_else(|| flushed.err().map(|error| Failure::of_topic(Failure::new(Exit::Failed, error), &self.topic)));
         tally.finish(failed)
     }
 
@@ -125,7 +128,7 @@ impl Produce {
                     tally.add(&producer.take_done());
                     // No line need come any more for it to be of no use.
                     if let Some(failure) = producer.failure() {
-                        return Err(Failure::new(Exit::Failed, failure.clone()));
+                        return Err(Failure::of_topic(Failure::new(Exit::Failed, failure.clone()), &self.topic));
                     }
                     match lines.recv_timeout(if producer.in_flight() > 0 { LOOK } else { IDLE }) {
                         Ok(line) => line,
@@ -146,7 +149,9 @@ impl Produce {
             match send(producer, &record) {
                 Ok(_) => {}
                 Err(error @ ProduceError::TooLarge { .. }) => return Err(wrong(error.into())),
-                Err(error @ ProduceError::Failed(_)) => return Err(Failure::new(Exit::Failed, error)),
+                Err(error @ ProduceError::Failed(_)) => {
+                    return Err(Failure::of_topic(Failure::new(Exit::Failed, error), &self.topic));
+                }
             }
             if number.is_multiple_of(1024) {
                 tally.add(&producer.take_done());

@@ -106,7 +106,7 @@ impl Range {
 }
 
 fn roll(admin: &mut Admin, topic: &str, range: RangeId) -> Result<RangeRolled, Failure> {
-    let (_, routes) = admin.routes(topic)?;
+    let (_, routes) = admin.routes(topic).map_err(|error| Failure::of_topic(error, topic))?;
     if routes.iter().all(|route| route.range != range) {
         return Err(Failure::new(Exit::Failed, NoSuchRange { topic: topic.to_owned(), range }));
     }
@@ -155,7 +155,7 @@ impl fmt::Display for Rolled {
 
 /// A topic with its active ranges and where each begins and ends.
 pub(super) fn ranges_of(admin: &mut Admin, topic: &str) -> Result<(TopicView, List), Failure> {
-    let (view, routes) = admin.routes(topic)?;
+    let (view, routes) = admin.routes(topic).map_err(|error| Failure::of_topic(error, topic))?;
     let mut lines = Vec::new();
     for route in routes {
         let described = admin.describe(route.range)?;

@@ -122,7 +122,8 @@ impl Topic {
     pub(super) fn run(&self) -> Outcome {
         match &self.action {
             Action::Create { name, ranges, client, format } => {
-                let topic = client.admin()?.create_topic(name, *ranges)?;
+                let topic =
+                    client.admin()?.create_topic(name, *ranges).map_err(|error| Failure::of_topic(error, name))?;
                 format.print(&Created(topic.into()))?;
             }
             Action::List { client, format } => {
