@@ -138,6 +138,8 @@ fn a_roll_that_was_ordered_in_the_middle_of_a_load_comes_to_pass_there() {
     let load = ["produce", "--closed", "--size", "64", "--ranges", "2", "--duration", "2s", "--warmup", "500ms"];
     let report = bench(&daemon, 0, &[&load[..], &["--disturb", "roll@500ms,roll@1s"]].concat());
     let phase = &report["phases"][0];
+    let refused = daemon.run(&["bench", "catchup", "--disturb", "roll@1s"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
     let disturbed = phase["disturbed"].as_array().expect("a list");
     let seen: Vec<_> = disturbed.iter().map(|d| (&d["what"], d["ranges"].as_u64(), &d["error"])).collect();
     assert_eq!(seen, vec![(&Value::from("roll"), Some(2), &Value::Null); 2]);

@@ -48,7 +48,7 @@ pub struct Disturbed {
 /// Waits for the load, and disturbs the node.
 #[derive(Debug)]
 pub(crate) struct Disturber {
-    load: Sender<()>,
+    load: Sender<Instant>,
     thread: JoinHandle<Vec<Disturbed>>,
 }
 
@@ -74,7 +74,7 @@ impl Disturber {
     /// The measured time begins.
     pub(crate) fn begin(&self) {
         // A thread that has failed says so when it ends.
-        _ = self.load.send(());
+        _ = self.load.send(Instant::now());
     }
 
     /// The load is over: what did not come to pass by now does not.
@@ -87,9 +87,9 @@ impl Disturber {
     }
 }
 
-fn disturb_all(victim: &Victim, acts: &[Disturb], load: &Receiver<()>) -> Vec<Disturbed> {
+fn disturb_all(victim: &Victim, acts: &[Disturb], load: &Receiver<Instant>) -> Vec<Disturbed> {
     let mut admin = Admin::connect(&victim.addresses, victim.timeout);
-    let begun = load.recv().is_ok().then(Instant::now);
+    let begun = load.recv().ok();
     let disturb = |act: &Disturb| {
         let at = Duration::from_secs_f64(act.at_seconds);
         let left = begun.map(|begun| at.saturating_sub(begun.elapsed()));

@@ -233,6 +233,8 @@ pub struct Saturation {
 pub enum Flaw {
     /// The load was not what was asked for.
     Saturated,
+    /// What was to be done to the node in the middle of the load was not.
+    NotDisturbed,
     /// The floors before and after differ too much.
     FloorMoved,
 }
@@ -424,6 +426,10 @@ impl Report {
     pub fn flaw(&self) -> Option<Flaw> {
         if self.floor.as_ref().is_some_and(FloorPair::moved) {
             return Some(Flaw::FloorMoved);
+        }
+        let is_undone = |phase: &Phase| phase.disturbed.iter().any(|act| act.error.is_some());
+        if self.phases.iter().chain(&self.runs).any(is_undone) {
+            return Some(Flaw::NotDisturbed);
         }
         // A sweep saturates on purpose, and says itself which of its loads did.
         let saturated = self.sweep.is_none() && self.phases.iter().any(|phase| phase.saturated);

@@ -313,6 +313,7 @@ impl Display for Catchup {
 impl Display for Flaw {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::NotDisturbed => "a disturbance that was asked for did not come to pass",
             Self::Saturated => "the load was not what was asked for (saturated)",
             Self::FloorMoved => "the floors before and after differ by more than a quarter",
         })

@@ -300,10 +300,11 @@ impl ShardLoop {
     /// goodbye: or have not for so long, as one whose hello never came.
     pub(super) async fn drain(&self) {
         self.stopping.set(true);
-        self.idle().await;
+        self.wait_while(Shard::is_answering).await;
         self.replies().close();
+        // A checkpoint that is under way goes on at full pace from here.
         self.turn(|core, now| core.shard.step(now, Event::Stopping, &mut core.commands));
-        self.idle().await;
+        self.wait_while(Shard::is_busy).await;
         for _ in 0..FAREWELL_MS {
             if self.replies().is_closed() {
                 break;
@@ -312,8 +313,8 @@ impl ShardLoop {
         }
     }
 
-    async fn idle(&self) {
-        while self.core.borrow().shard.is_busy() {
+    async fn wait_while(&self, is_so: fn(&Shard) -> bool) {
+        while is_so(&self.core.borrow().shard) {
             glommio::timer::sleep(Duration::from_millis(1)).await;
         }
     }

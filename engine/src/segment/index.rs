@@ -4,7 +4,7 @@
 //! sealed segment it lies as `format::index` says.
 
 use crate::format::IndexEntry;
-use crate::format::index::{find_offset, find_time};
+use crate::format::index::find_offset;
 use crate::types::Offset;
 
 /// Bytes between two entries, at least.
@@ -49,12 +49,6 @@ impl SparseIndex {
     pub fn find_offset(&self, offset: Offset) -> Option<(Offset, u64)> {
         find_offset(&self.entries, offset).map(|entry| (entry.offset(), entry.position()))
     }
-
-    /// Where to begin reading for the first record that is not earlier than `timestamp_ms`. `None`: at the first entry.
-    #[must_use]
-    pub fn find_time(&self, timestamp_ms: u64) -> Option<(Offset, u64)> {
-        find_time(&self.entries, timestamp_ms).map(|entry| (entry.offset(), entry.position()))
-    }
 }
 
 #[cfg(test)]
@@ -73,8 +67,8 @@ mod tests {
         assert_eq!(index.find_offset(Offset(0)), Some((Offset(0), 4096)));
         assert_eq!(index.find_offset(Offset(20)), Some((Offset(0), 4096)));
         assert_eq!(index.find_offset(Offset(21)), Some((Offset(21), 74_096)));
-        assert_eq!(index.find_time(1_000), None);
-        assert_eq!(index.find_time(1_001), Some((Offset(49 * 3), 4096 + 490_000)));
+        let first_later = index.entries().iter().find(|entry| entry.timestamp_ms_before() > 1_000);
+        assert_eq!(first_later.map(|entry| entry.offset()), Some(Offset(56 * 3)), "no record before batch 50 is later");
         assert_eq!(index.entries_below(74_096).len(), 1);
     }
 }

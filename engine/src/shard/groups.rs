@@ -5,8 +5,8 @@
 //!  device:  |--- group n ---|   |--- group n+1 ---|     device:  |--- group n ---|--- group n+1 ---|
 //!  core:      gather n+1     hand out, answer n         core:      gather n+1, hand out; gather n+2   answer n
 //! ```
-//! The writer begins a group that was handed out early by itself, the moment its predecessor is durable: the device does not wait for
-//! the shard to hear of it. What comes later joins the one behind, and waits one group longer; so only a group is closed early that
+//! The writer begins a group that was handed out early before the shard is told of its predecessor; on a thread of its own, the moment that
+//! is durable. What comes later joins the one behind, and waits one group longer; so only a group is closed early that
 //! is worth a write of its own.
 //!
 //! Invariants: two groups are handed out at most, and the writer writes one at a time, each only when its predecessor is durable: so a

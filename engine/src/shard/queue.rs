@@ -4,8 +4,7 @@
 //!  queue:   | batch | batch | promise | batch | ...      in the order in which they were taken
 //!             \______ one group ______/ ^ barrier: a checkpoint's cut; no group reaches over it
 //! ```
-//! A group is all that became ready while the previous one was being written, at most 1 MiB or one batch. Strictly one is under
-//! way: so a valid group proves that every earlier one was durable.
+//! A group is all that became ready while the previous one was being written, at most 1 MiB or one batch.
 //!
 //! Invariants: entries leave in the order in which they came; the bodies of queued entries stay in their segments' memory, or in
 //! `notes`, until they join the group that is being gathered.

@@ -109,7 +109,7 @@ enum AheadBytes {
 pub(super) struct Reads {
     under_way: BTreeMap<FileToken, DiskRead>,
     queue: VecDeque<DiskRead>,
-    /// Indexes read from footers, the one used last at the back.
+    /// Indexes read from footers, the one read last at the back.
     indexes: VecDeque<(SegmentId, Vec<IndexEntry>)>,
     /// The one begun last at the back.
     ahead: VecDeque<Ahead>,
@@ -282,7 +282,7 @@ impl Shard {
         }
     }
 
-    /// What was read ahead is here, unless it was given up or could not be read: then whoever asks for it reads again.
+    /// What was read ahead is here, unless it was given up or could not be read: then whoever comes for it reads again.
     fn keep_ahead(&mut self, segment: SegmentId, offset: Offset, read: Option<(AlignedBuffer, usize)>) {
         let ahead = &mut self.reads.ahead;
         let Some(at) = ahead.iter().position(|a| (a.segment, a.offset) == (segment, offset)) else { return };

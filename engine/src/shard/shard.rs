@@ -9,7 +9,7 @@
 //!  GroupWritten, FileDone -> checkpoint
 //!  Message, FileDone -> delete (of a topic's ranges)
 //! ```
-//! Invariants: one journal group is under way at most; what is acknowledged is durable in the journal or in a segment under the
+//! Invariants: one journal group is written at most, and one waits at the writer; what is acknowledged is durable in the journal or in a segment under the
 //! catalog; nothing is served above a range's committed end.
 
 use std::collections::BTreeMap;
@@ -137,12 +137,16 @@ impl Shard {
         &self.counters
     }
 
-    /// Whether a batch has been taken and not answered, or a write is under way.
+    /// Whether something has been taken and not answered.
+    #[must_use]
+    pub fn is_answering(&self) -> bool {
+        self.groups.is_busy() || self.ranges.iter().any(|range| range.replica.pending_count() > 0)
+    }
+
+    /// Whether something has been taken and not answered, or a checkpoint is under way.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.groups.is_busy()
-            || self.checkpoint.is_busy()
-            || self.ranges.iter().any(|range| range.replica.pending_count() > 0)
+        self.is_answering() || self.checkpoint.is_busy()
     }
 
     fn request(&mut self, now: Now, to: ReplyTo, deadline_ns: u64, request: ShardRequest<'_>, commands: &mut Commands) {

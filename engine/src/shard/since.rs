@@ -9,7 +9,8 @@
 //! - every record below the place that is told is earlier, however timestamps jump: the greatest of each segment is known, and the
 //!   index has it of all that lies before an entry. How far behind the place the first record that is not earlier lies is not said:
 //!   up to what lies between two entries.
-//! - a hole right before the place may have held such a record, so the place is in front of it and the reader is told.
+//! - a hole right before the place may have held such a record, so the place is in front of it and the reader is told. Of a
+//!   hole further below nothing is said: only where timestamps go back may it have held one.
 
 use crate::api::request::ReplyTo;
 use crate::api::response::Response;

@@ -145,6 +145,7 @@ impl From<RunError> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use sealog_bench::load::disturb::{Act, Disturbed};
     use sealog_bench::load::recorder::Recorder;
     use sealog_bench::load::settings::Settings;
     use sealog_bench::report::summary::{Floor, FloorPair, Host, Phase, Quantiles, Verification};
@@ -193,6 +194,11 @@ mod tests {
         assert!(report.to_string().contains("NOT A MEASUREMENT: the floors before and after differ"), "{report}");
         report.floor = Some(pair(120.0));
         assert_eq!(exit(&report, "p99<2ms"), Exit::Done);
+        let error = Some("the load had ended".to_owned());
+        report.phases[0].disturbed =
+            vec![Disturbed { what: Act::Roll, at_seconds: 9.0, seconds: 0.0, ranges: 0, error }];
+        assert_eq!(exit(&report, "p99<2ms"), Exit::Invalid, "what was asked for did not happen");
+        report.phases[0].disturbed.clear();
         report.phases[0].saturated = true;
         assert_eq!(exit(&report, "p99<500us"), Exit::Invalid);
         report.verification = Some(Verification { lost: 1, ..Verification::default() });

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use sealog_engine::api::error::Retry;
+use sealog_engine::api::error::{Refusal, Retry};
 use sealog_net::client::blocking::{Admin, OpenError, RequestError};
 use sealog_net::wire::Refused;
 
@@ -56,6 +56,7 @@ pub(crate) fn exit_of(error: &RequestError) -> Exit {
         RequestError::Unreachable(_) | RequestError::Broken(_) | RequestError::TimedOut(_) => Exit::TryAgain,
         // The time was over before the node's own delay was.
         RequestError::Refused(Refused { retry: Retry::AfterDelay { .. }, .. }) => Exit::TryAgain,
+        RequestError::Refused(Refused { refusal: Some(Refusal::DeadlinePassed), .. }) => Exit::TryAgain,
         RequestError::Refused(_) | RequestError::Bye(_) | RequestError::Confused => Exit::Failed,
     }
 }

@@ -70,7 +70,8 @@ pub(crate) struct Consume {
     /// Where to begin: earliest, latest, time:MS (milliseconds since 1970; of each range from the first record that is not earlier) or cursor:TEXT.
     #[arg(long, value_name = "PLACE", default_value = "earliest")]
     from: Place,
-    /// Begin at the cursor in this file if it exists, else where --from says, and save the cursor to it.
+    /// Begin at the cursor in this file if it exists, else where --from says, and save the cursor to it. A
+    /// cursor knows no time: one that was saved before a range came to its first record of --from time:MS begins that range a little earlier.
     #[arg(long, value_name = "FILE")]
     cursor_file: Option<PathBuf>,
     /// Do not end: print what comes.

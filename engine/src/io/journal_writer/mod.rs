@@ -1,6 +1,6 @@
 //! Writes journal groups, one at a time: given a buffer, a file of the ring and a position, it makes those bytes durable there
 //! and gives the buffer back with the outcome. A second group may be given meanwhile: it is begun when the first is durable, by
-//! the writer itself.
+//! the writer itself: a thread does that at once, a ring when its completion is looked at.
 //!
 //! Which of three ways is fastest depends on the device and the kernel, and by a factor of eighty on a busy core, so it is
 //! measured at start ([`calibrate`](crate::io::calibrate)) or set:

@@ -109,6 +109,11 @@ struct NoStatus {
     http: SocketAddr,
 }
 
+/// There is no measured load in which anything could happen.
+#[derive(Debug, Error)]
+#[error("catchup measures a reader and no load: leave --disturb out")]
+struct NoLoad;
+
 /// Percentiles that every distribution of a report has.
 const USUAL: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
@@ -161,6 +166,11 @@ fn percentile(text: &str) -> Result<f64, String> {
 }
 
 impl LoadArgs {
+    /// For a command that measures no load.
+    pub(super) fn refuse_disturb(&self) -> Result<(), Failure> {
+        if self.disturb.is_empty() { Ok(()) } else { Err(Failure::new(Exit::Usage, NoLoad)) }
+    }
+
     /// The load at this pace. What the objectives need is measured.
     pub(super) fn settings(&self, pace: Pace, objectives: &Objectives) -> Settings {
         Settings {

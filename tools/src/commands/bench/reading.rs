@@ -67,6 +67,7 @@ impl BenchTail {
 
 impl BenchCatchup {
     pub(super) fn run(&self) -> Outcome {
+        self.load.refuse_disturb()?;
         let stop = stop_flag()?;
         let none = Objectives::default();
         let settings = self.load.settings(fill_pace(self.load.batch), &none);
