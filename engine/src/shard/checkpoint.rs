@@ -270,9 +270,9 @@ impl Shard {
                 self.operate_paced(now, commands);
             }
             Step::Folders => {
-                for folder in std::mem::take(&mut self.checkpoint.folders) {
-                    self.operate(FileOperation::SyncFolder { folder }, commands);
-                }
+                let folders = std::mem::take(&mut self.checkpoint.folders);
+                self.checkpoint.paced.extend(folders.into_iter().map(|folder| FileOperation::SyncFolder { folder }));
+                self.operate_paced(now, commands);
             }
             Step::CatalogFile => {
                 let mark = self.checkpoint.mark.expect("the cut has passed");
