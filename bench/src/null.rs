@@ -117,7 +117,12 @@ impl ShardService for Null {
                 Response::Routes { topic: topic(), routes: vec![route()] }
             }
             Request::Control(ControlRequest::CreateTopic { .. }) => Response::Topic(topic()),
-            Request::Control(ControlRequest::DeleteTopic { .. }) => Response::Refused(Refusal::UnknownTopic),
+            Request::Control(
+                ControlRequest::DeleteTopic { .. }
+                | ControlRequest::SplitRange { .. }
+                | ControlRequest::MergeRanges { .. }
+                | ControlRequest::Lineage { .. },
+            ) => Response::Refused(Refusal::UnknownTopic),
             Request::Control(ControlRequest::ListTopics) => Response::Topics(vec![topic()]),
             Request::Control(ControlRequest::OpenProducer { .. }) => {
                 Response::Producer { producer: ProducerId(1), epoch: ProducerEpoch(1) }
@@ -145,6 +150,7 @@ fn topic() -> TopicView {
         ranges: 1,
         keyspace_version: 1,
         batch_bytes_max: BATCH_BYTES_MAX,
+        auto_split: None,
     }
 }
 

@@ -4,6 +4,7 @@
 //! thread or randomness of their own. `io` performs the commands on glommio and io_uring, and decides nothing.
 
 pub mod api;
+pub mod balance;
 pub mod controller;
 pub mod failover;
 pub mod format;

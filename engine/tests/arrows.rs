@@ -15,7 +15,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shard", &["types", "format", "api", "journal", "segment", "replica"]),
     ("metadata", &["types", "format", "api", "replica"]),
     ("failover", &["types", "format", "api", "metadata", "replica"]),
-    ("controller", &["types", "format", "api", "journal", "replica", "metadata", "failover", "shard"]),
+    ("balance", &["types", "api", "metadata"]),
+    ("controller", &["types", "format", "api", "journal", "replica", "metadata", "failover", "balance", "shard"]),
     ("inspect", &["types", "format", "api", "segment", "shard", "controller"]),
     ("recovery", &["types", "format", "api", "journal", "segment", "replica", "shard", "controller"]),
 ];

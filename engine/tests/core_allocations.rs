@@ -141,6 +141,7 @@ fn view(range: RangeId) -> RangeView {
         end: Offset(0),
         sealed: Vec::new(),
         open: Vec::new(),
+        fences: Vec::new(),
         successors: None,
     }
 }

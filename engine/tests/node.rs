@@ -209,7 +209,7 @@ fn what_is_acknowledged_is_there_after_each_restart_with_any_number_of_shards() 
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder on a disk");
     live(dir.path(), 1, SyncWay::Linked, |driver| {
         Box::pin(async move {
-            let create = ControlRequest::CreateTopic { name: "t".to_owned(), ranges: 4 };
+            let create = ControlRequest::CreateTopic { name: "t".to_owned(), ranges: 4, auto_split: None };
             assert!(matches!(driver.ask(Request::Control(create)).await, Response::Topic(_)));
             driver.produce("first", 200).await;
             assert_eq!(driver.consume().await, expected(&["first"], 200));

@@ -90,6 +90,10 @@ fn repair_frame(frame: &mut [u8], struct_bytes: usize) {
                 | Kind::OpenProducer
                 | Kind::DeleteTopic
                 | Kind::TopicDeleted
+                | Kind::SplitRange
+                | Kind::MergeRanges
+                | Kind::ListRanges
+                | Kind::Lineage
                 | Kind::Topic
                 | Kind::Topics
                 | Kind::RoutesAre

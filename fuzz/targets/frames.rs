@@ -82,6 +82,7 @@ fn as_answer(frame: &Frame<'_>) {
         Answer::TopicDeleted(topic) => Response::TopicDeleted { topic: *topic },
         Answer::Topics(topics) => Response::Topics(topics.clone()),
         Answer::Routes { topic, routes } => Response::Routes { topic: topic.clone(), routes: routes.clone() },
+        Answer::Lineage { ranges, more } => Response::Lineage { ranges: ranges.clone(), more: *more },
         Answer::Producer { producer, epoch } => Response::Producer { producer: *producer, epoch: *epoch },
     };
     session::append(&mut again, frame.correlation, &response);

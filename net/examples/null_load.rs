@@ -32,6 +32,7 @@ impl ShardService for Null {
             ranges: 1,
             keyspace_version: 1,
             batch_bytes_max: 1 << 20,
+            auto_split: None,
         };
         let route =
             Route { range: RangeId(1), span: KeySpan::ALL, epoch: Epoch(1), node: NodeId(1), shard: ShardId(0) };

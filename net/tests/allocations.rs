@@ -65,7 +65,14 @@ fn answer(request: &Request<'_>) -> Response {
         Request::Control(ControlRequest::Routes { .. }) => {
             let name = "topic".to_owned();
             let batch_bytes_max = 1 << 20;
-            let topic = TopicView { topic: TopicId(1), name, ranges: RANGES, keyspace_version: 1, batch_bytes_max };
+            let topic = TopicView {
+                topic: TopicId(1),
+                name,
+                ranges: RANGES,
+                keyspace_version: 1,
+                batch_bytes_max,
+                auto_split: None,
+            };
             let spans = KeySpan::divide(RANGES).unwrap().into_iter().zip(1..);
             let route =
                 |(span, id)| Route { range: RangeId(id), span, epoch: Epoch(1), node: NodeId(1), shard: ShardId(0) };

@@ -169,6 +169,7 @@ rows!("answer", ANSWERS, response, Response, {
     Response::TopicDeleted { .. } => "TopicDeleted",
     Response::Topics(_) => "Topics",
     Response::Routes { .. } => "Routes",
+    Response::Lineage { .. } => "Lineage",
     Response::Producer { .. } => "Producer",
     Response::Refused(_) => "Refused",
 });
@@ -200,6 +201,11 @@ rows!("refusal", REFUSALS, refusal, Refusal, {
     Refusal::DeadlinePassed => "DeadlinePassed",
     Refusal::Stopping => "Stopping",
     Refusal::BadRequest => "BadRequest",
+    Refusal::OneHash => "OneHash",
+    Refusal::NotBuddies => "NotBuddies",
+    Refusal::TooManyRanges { .. } => "TooManyRanges",
+    Refusal::Reshaping { .. } => "Reshaping",
+    Refusal::MergeGivenUp { .. } => "MergeGivenUp",
 });
 
 const CHECKERS: &[&str] =

@@ -113,6 +113,16 @@ pub enum Refusal {
     Stopping,
     #[error("the request cannot be understood")]
     BadRequest,
+    #[error("the range's span is a single hash: it cannot be split")]
+    OneHash,
+    #[error("the ranges are not the lower and the upper half of one span")]
+    NotBuddies,
+    #[error("the topic has {most} ranges, as many as there may be")]
+    TooManyRanges { most: u32 },
+    #[error("the range is being split or merged in another way")]
+    Reshaping { delay_ms: u32 },
+    #[error("the merge was given up: an end of the ranges could not be fixed in time; both go on as they were")]
+    MergeGivenUp { delay_ms: u32 },
 }
 
 impl Refusal {
@@ -146,6 +156,11 @@ impl Refusal {
             Self::DeadlinePassed => 24,
             Self::Stopping => 25,
             Self::BadRequest => 26,
+            Self::OneHash => 27,
+            Self::NotBuddies => 28,
+            Self::TooManyRanges { .. } => 29,
+            Self::Reshaping { .. } => 30,
+            Self::MergeGivenUp { .. } => 31,
         }
     }
 
@@ -176,7 +191,12 @@ impl Refusal {
             | Self::BeyondEnd { .. }
             | Self::Unreadable { .. }
             | Self::Stopping
-            | Self::BadRequest => Outcome::NotStored,
+            | Self::BadRequest
+            | Self::OneHash
+            | Self::NotBuddies
+            | Self::TooManyRanges { .. }
+            | Self::Reshaping { .. }
+            | Self::MergeGivenUp { .. } => Outcome::NotStored,
         }
     }
 
@@ -188,7 +208,9 @@ impl Refusal {
             | Self::TooManyProducers { delay_ms }
             | Self::Overloaded { delay_ms }
             | Self::DiskFull { delay_ms }
-            | Self::TooFewReplicas { delay_ms } => Retry::AfterDelay { ms: delay_ms },
+            | Self::TooFewReplicas { delay_ms }
+            | Self::Reshaping { delay_ms }
+            | Self::MergeGivenUp { delay_ms } => Retry::AfterDelay { ms: delay_ms },
             Self::NotPrimary { .. } | Self::Sealed { .. } | Self::StaleEpoch { .. } | Self::UnknownRange => {
                 Retry::AfterRefresh
             }
@@ -208,7 +230,10 @@ impl Refusal {
             | Self::BeyondEnd { .. }
             | Self::Unreadable { .. }
             | Self::DeadlinePassed
-            | Self::BadRequest => Retry::Never,
+            | Self::BadRequest
+            | Self::OneHash
+            | Self::NotBuddies
+            | Self::TooManyRanges { .. } => Retry::Never,
         }
     }
 }

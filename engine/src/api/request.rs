@@ -83,7 +83,12 @@ impl ShardRequest<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlRequest {
     /// Create a topic of `ranges` (a power of two) equal key spans. Answered `Response::Topic`.
-    CreateTopic { name: String, ranges: u32 },
+    CreateTopic {
+        name: String,
+        ranges: u32,
+        /// The topic splits ranges that fill and merges those that do not, between `ranges` and this many.
+        auto_split: Option<u32>,
+    },
     /// Delete the topic of this name with all its records, for ever. Answered `Response::TopicDeleted` when no range of it takes or
     /// serves anything any more; its files go later.
     DeleteTopic {
@@ -95,6 +100,18 @@ pub enum ControlRequest {
     ListTopics,
     /// One topic's ranges. Answered `Response::Routes`.
     Routes { topic: String },
+    /// Split the range of a topic at the middle of its span. Answered `Response::Lineage` with its two children, also when it was split
+    /// before: a range is split once at most, so that asking again does no harm.
+    SplitRange { topic: String, range: RangeId },
+    /// Make one range of two, each the other's buddy, of a topic, in any order. Answered `Response::Lineage` with their child, also when
+    /// they were merged before.
+    MergeRanges { topic: String, ranges: [RangeId; 2] },
+    /// What the ranges of a topic, sealed ones too, were made of and became. Answered `Response::Lineage`.
+    Lineage {
+        topic: String,
+        /// Ranges above this id, exclusive; ids begin at 1.
+        after: RangeId,
+    },
     /// A new producer id, or the next epoch of one. Answered `Response::Producer`.
     OpenProducer {
         /// The id and epoch that it replaces; fenced if that epoch is not the current one.

@@ -33,6 +33,12 @@ pub enum Response {
     Topics(Vec<TopicView>),
     /// A topic and its ranges, by key span.
     Routes { topic: TopicView, routes: Vec<Route> },
+    /// Ranges, with what they were made of and became, by id.
+    Lineage {
+        ranges: Vec<RangeLineage>,
+        /// There are more above the last one.
+        more: bool,
+    },
     /// An id and the epoch under which it now writes.
     Producer { producer: ProducerId, epoch: ProducerEpoch },
     /// Not done; the refusal says with which outcome, and what to do.
@@ -128,6 +134,8 @@ pub struct TopicView {
     pub keyspace_version: u8,
     /// Bytes of the largest batch.
     pub batch_bytes_max: u32,
+    /// It splits ranges that fill, up to so many, and merges those that do not.
+    pub auto_split: Option<u32>,
 }
 
 /// Where a range is.
@@ -140,4 +148,15 @@ pub struct Route {
     pub node: NodeId,
     /// Its shard there.
     pub shard: ShardId,
+}
+
+/// What a range was made of and became.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeLineage {
+    /// Where it is, or was when it was sealed.
+    pub route: Route,
+    /// One if it was split from that, two if it was merged from those; none if its topic was created with it.
+    pub parents: Vec<RangeId>,
+    /// What took its place, ascending by span; none while it is active.
+    pub successors: Vec<RangeId>,
 }

@@ -19,7 +19,9 @@ impl Controller {
 
     /// Tells the shard of a range what is committed of it, if it is ready to hear it.
     pub(super) fn adopt(&self, range: RangeId, commands: &mut Commands) {
-        if let Some(view) = self.state.range_view(range).filter(|_| self.is_ready(self.shard_of(range))) {
+        if let Some(mut view) = self.state.range_view(range).filter(|_| self.is_ready(self.shard_of(range))) {
+            // What is open in this life is told by `Open`: the replica would take it for what an earlier one left.
+            view.open.retain(|open| (open.primary, open.life) != (self.node, self.life));
             self.tell(ToReplica::Adopt(view), commands);
         }
     }
@@ -126,8 +128,13 @@ impl Controller {
                 | Change::ProducerBlock { .. }
                 | Change::RetentionTick { .. }
                 | Change::DeleteTopic { .. }
-                | Change::RangeGone { .. },
+                | Change::RangeGone { .. }
+                | Change::Split { .. }
+                | Change::Merge { .. },
             ) => {}
+        }
+        if outcome.is_ok() && matches!(change, Change::Rolled { .. }) {
+            self.balance(now_ns, range);
         }
         for message in told {
             self.tell(message, commands);
@@ -162,8 +169,8 @@ impl Controller {
                 self.work.entry(range).or_default().want_successor = Some(segment);
                 range
             }
-            ToController::Rolled { range, mark } => {
-                self.work.entry(range).or_default().rolled = Some(mark);
+            ToController::Rolled { range, mark, cause } => {
+                self.work.entry(range).or_default().rolled = Some((mark, cause));
                 range
             }
             ToController::Promised { range, segment, epoch, answer } => {

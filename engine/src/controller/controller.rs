@@ -15,6 +15,7 @@ use super::event::Event;
 use super::log::{Log, Written};
 use super::open::{RecoveredMetadata, log_start};
 use super::request::{Asker, ProducerIds};
+use super::reshape::Reshapes;
 use super::round::Work;
 use super::snapshots::Snapshots;
 use crate::api::config::EngineConfig;
@@ -59,6 +60,7 @@ pub struct Controller {
     pub(super) askers: BTreeMap<LogIndex, Asker>,
     pub(super) producers: ProducerIds,
     pub(super) deletions: Deletions,
+    pub(super) reshapes: Reshapes,
     ticked_ns: Option<u64>,
     cluster: ClusterId,
 }
@@ -90,6 +92,7 @@ impl Controller {
             askers: BTreeMap::new(),
             producers: ProducerIds::default(),
             deletions: Deletions::default(),
+            reshapes: Reshapes::default(),
             ticked_ns: None,
             config,
             node,
@@ -208,6 +211,7 @@ impl Controller {
                     self.abandoned(entry.index, commands);
                 }
                 self.abandon_producers(commands);
+                self.reshapes.abandon(commands);
             }
         }
     }
@@ -227,6 +231,12 @@ impl Controller {
             | Change::Prepare { range, .. }
             | Change::Rolled { range, .. } => {
                 self.range_changed(now_ns, *range, &entry.change, outcome, commands);
+            }
+            Change::Split { range, sealed, .. } => {
+                self.reshape_committed(now_ns, &[(*range, sealed)], outcome, commands);
+            }
+            Change::Merge { parents: [(low, lower), (high, upper)], .. } => {
+                self.reshape_committed(now_ns, &[(*low, lower), (*high, upper)], outcome, commands);
             }
             Change::CreateTopic { .. } | Change::ProducerEpoch { .. } => {
                 self.answer(entry.index, &outcome, commands);

@@ -73,6 +73,7 @@ impl Controller {
             Stopping { askers: self.askers.remove(&index).into_iter().collect(), ranges: BTreeSet::new() };
         for range in ranges {
             self.forget_work(range);
+            self.reshaped_or_gone(range, commands);
             if self.is_ready(self.shard_of(range)) {
                 stopping.ranges.insert(range);
                 self.tell(ToReplica::Deleted { range }, commands);

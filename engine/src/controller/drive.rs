@@ -3,10 +3,11 @@
 
 use super::command::Commands;
 use super::controller::Controller;
-use super::round::Work;
-use crate::failover::{NextSegment, Plan, RoundView, Step, lint, plan};
+use super::round::{Reshape, Work};
+use crate::failover::{Goal, NextSegment, Plan, RoundView, Step, lint, plan};
+use crate::metadata::state::FIRST_EPOCH;
 use crate::metadata::{Change, Range, RangeStatus, SealReason};
-use crate::replica::message::{Rolled, SealedSegment, SegmentOpen, ToReplica};
+use crate::replica::message::{RollCause, Rolled, SealedSegment, SegmentOpen, ToReplica};
 use crate::types::time::SECOND_NS;
 use crate::types::{Epoch, NodeId, Offset, RangeId, SegmentId};
 
@@ -18,7 +19,7 @@ const DAMAGE_WAIT_NS: u64 = 60 * SECOND_NS;
 /// What a range needs next.
 enum Next {
     Nothing,
-    Propose(Change),
+    Propose(Box<Change>),
     Round,
 }
 
@@ -32,7 +33,7 @@ impl Controller {
         if work.pending.is_none() {
             match self.next_of(range, &mut work, commands) {
                 Next::Nothing => {}
-                Next::Propose(change) => work.pending = Some(self.propose(change)),
+                Next::Propose(change) => work.pending = Some(self.propose(*change)),
                 Next::Round => self.run_round(now_ns, range, &mut work, commands),
             }
         }
@@ -48,21 +49,24 @@ impl Controller {
         let Some(state) = state else {
             // What its shard wants has been overtaken; it wants to know by what.
             *work = Work::default();
+            self.reshaped_or_gone(range, commands);
             self.adopt(range, commands);
             return Next::Nothing;
         };
         let Some(open) = state.chain.open().copied() else {
             (work.want_seal, work.want_successor) = (None, None);
             self.late_roll(range, work.rolled.take(), commands);
-            if !work.want_open {
+            // A range that rests is opened before it ends: so its end is fixed by the same round, and its replica says what it knows.
+            if !work.want_open && work.reshape.is_none() {
                 return Next::Nothing;
             }
             let (base, epoch, predecessor) = (state.chain.end(), state.epoch, state.chain.last_sealed());
             let open = self.segment_open(range, Some(base), epoch, predecessor);
-            return Next::Propose(Change::Open { range, open });
+            return Next::Propose(Box::new(Change::Open { range, open }));
         };
         let is_ours = (open.primary, open.life) == (self.node, self.life);
-        if !is_ours || state.sealing.is_some() || work.want_seal == Some(open.segment) {
+        let ends = work.reshape.is_some();
+        if !is_ours || ends || state.sealing.is_some() || work.want_seal == Some(open.segment) {
             // A roll that was not committed in time is found again as the mark in the answers.
             (work.want_seal, work.want_successor, work.rolled) = (Some(open.segment), None, None);
             return Next::Round;
@@ -79,7 +83,7 @@ impl Controller {
     fn next_of_living(&mut self, range: RangeId, open: &SegmentOpen, work: &mut Work, commands: &mut Commands) -> Next {
         let state = self.state.range(range).expect("the range is active");
         let (prepared, epoch) = (state.chain.prepared().copied(), state.epoch);
-        if let Some(mark) = work.rolled {
+        if let Some((mark, cause)) = work.rolled {
             let base = open.base.expect("an open segment has a base");
             let fits = mark.segment == open.segment
                 && mark.end > base
@@ -87,7 +91,7 @@ impl Controller {
             if fits {
                 let Rolled { segment, end, digest, successor } = mark;
                 let sealed = SealedSegment { segment, base, end, digest, holes: Vec::new(), epoch };
-                return Next::Propose(Change::Rolled { range, sealed, successor });
+                return Next::Propose(Box::new(Change::Rolled { range, sealed, successor, cause }));
             }
             self.late_roll(range, work.rolled.take(), commands);
         }
@@ -99,7 +103,7 @@ impl Controller {
             }
             (Some(after), None) if after == open.segment => {
                 let open = self.segment_open(range, None, epoch, Some(after));
-                Next::Propose(Change::Prepare { range, after, open })
+                Next::Propose(Box::new(Change::Prepare { range, after, open }))
             }
             // Its own roll is to be reported and committed first.
             (Some(after), Some(prepared)) if after == prepared.segment => Next::Nothing,
@@ -111,20 +115,27 @@ impl Controller {
     }
 
     /// The report of a roll that is committed already is answered again.
-    fn late_roll(&self, range: RangeId, mark: Option<Rolled>, commands: &mut Commands) {
-        let sealed = self.state.range(range).zip(mark).and_then(|(state, mark)| state.chain.find_sealed(mark.segment));
+    fn late_roll(&self, range: RangeId, rolled: Option<(Rolled, RollCause)>, commands: &mut Commands) {
+        let found = self.state.range(range).zip(rolled);
+        let sealed = found.and_then(|(state, (mark, _))| state.chain.find_sealed(mark.segment));
         if let Some(sealed) = sealed {
             self.tell(ToReplica::Sealed { range, sealed: sealed.clone() }, commands);
         }
     }
 
-    fn run_round(&mut self, now_ns: u64, range: RangeId, work: &mut Work, commands: &mut Commands) {
+    /// The plan for a range's tail, as far as it is known.
+    pub(super) fn plan_round(&self, now_ns: u64, range: RangeId, work: &mut Work) -> Plan {
         let view = self.round_view(now_ns, range, work);
         let plan = plan(&view);
         let wrong = lint(&view, &plan);
         assert!(wrong.is_empty(), "an unsafe plan: {wrong:?}\n{plan}");
-        let Plan { steps, .. } = plan;
-        for step in steps {
+        plan
+    }
+
+    fn run_round(&mut self, now_ns: u64, range: RangeId, work: &mut Work, commands: &mut Commands) {
+        self.keep_or_give_up(now_ns, range, work, commands);
+        let plan = self.plan_round(now_ns, range, work);
+        for step in plan.steps.clone() {
             match step {
                 Step::BeginSeal { segment, epoch, reason } => {
                     work.pending = Some(self.propose(Change::BeginSeal { range, segment, epoch, reason }));
@@ -149,6 +160,14 @@ impl Controller {
                     work.pending = Some(self.propose(Change::Sealed { range, sealed, goes_on, open }));
                     return;
                 }
+                Step::Split { sealed, fences, .. } => {
+                    let opens =
+                        (0..2).map(|_| self.segment_open(range, Some(Offset::ZERO), FIRST_EPOCH, None)).collect();
+                    work.pending = Some(self.propose(Change::Split { range, sealed, fences, opens }));
+                    return;
+                }
+                Step::Hold { .. } => return self.merge_if_both_end(now_ns, &plan, work),
+                Step::Merge { .. } => unreachable!("made of two plans"),
             }
         }
     }
@@ -158,7 +177,12 @@ impl Controller {
         let first = *state.chain.open().expect("a round is of an open segment");
         let round = work.round.of(first.segment, state.epoch);
         let is_current = self.state.is_current(first.primary, first.life);
-        let reason = if is_current { SealReason::Asked } else { SealReason::Restart };
+        let reason = match work.reshape {
+            Some(Reshape::Split) => SealReason::Split,
+            Some(Reshape::Merge { .. }) => SealReason::Merge,
+            None if is_current => SealReason::Asked,
+            None => SealReason::Restart,
+        };
         let waited = |since: u64| now_ns.saturating_sub(since) >= DAMAGE_WAIT_NS;
         RoundView {
             range,
@@ -171,7 +195,7 @@ impl Controller {
             promised: round.promised,
             answers: round.answers.clone(),
             damage_wait_over: round.unreadable_since_ns.is_some_and(waited),
-            open_next: work.want_open,
+            goal: goal_of(work),
             first,
         }
     }
@@ -196,7 +220,7 @@ impl Controller {
     }
 
     /// How the next segment of a range begins: one copy, here.
-    fn segment_open(
+    pub(super) fn segment_open(
         &mut self,
         range: RangeId,
         base: Option<Offset>,
@@ -218,5 +242,15 @@ impl Controller {
             batch_bytes_max: batch_bytes_max.min(self.config.batch_bytes_max),
             retention_ms: self.state.retention_ms(),
         }
+    }
+}
+
+/// What a range's tail is sealed for.
+fn goal_of(work: &Work) -> Goal {
+    match work.reshape {
+        Some(Reshape::Split) => Goal::Split,
+        Some(Reshape::Merge { .. }) => Goal::Merge,
+        None if work.want_open => Goal::GoOn,
+        None => Goal::Rest,
     }
 }

@@ -10,6 +10,7 @@ pub mod event;
 mod log;
 pub mod open;
 mod request;
+mod reshape;
 mod round;
 mod snapshots;
 #[cfg(test)]

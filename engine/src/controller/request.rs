@@ -10,7 +10,6 @@ use crate::api::request::{ControlRequest, ReplyTo};
 use crate::api::response::Response;
 use crate::metadata::apply::is_topic_name;
 use crate::metadata::consensus::LogIndex;
-use crate::metadata::state::FIRST_PRODUCER_EPOCH;
 use crate::metadata::{Applied, Change, Rejected};
 use crate::types::keyspace::KEYSPACE_VERSION;
 use crate::types::limits::TOPIC_RANGES_MAX;
@@ -58,8 +57,8 @@ impl Controller {
                 let response = self.routes(&topic).unwrap_or(Response::Refused(Refusal::UnknownTopic));
                 commands.push(Command::Reply { to, response });
             }
-            ControlRequest::CreateTopic { name, ranges } => {
-                if let Err(refusal) = self.take().and_then(|()| self.create_topic(to, name, ranges)) {
+            ControlRequest::CreateTopic { name, ranges, auto_split } => {
+                if let Err(refusal) = self.take().and_then(|()| self.create_topic(to, name, ranges, auto_split)) {
                     refuse(to, refusal, commands);
                 }
             }
@@ -67,6 +66,18 @@ impl Controller {
                 if let Err(refusal) = self.take().and_then(|()| self.delete_topic(to, &name, topic)) {
                     refuse(to, refusal, commands);
                 }
+            }
+            ControlRequest::Lineage { topic, after } => {
+                let response = self.lineage(&topic, after).unwrap_or(Response::Refused(Refusal::UnknownTopic));
+                commands.push(Command::Reply { to, response });
+            }
+            ControlRequest::SplitRange { topic, range } => {
+                let done = self.take().and_then(|()| self.split_range(now_ns, to, &topic, range, commands));
+                answer_done(to, done, commands);
+            }
+            ControlRequest::MergeRanges { topic, ranges } => {
+                let done = self.take().and_then(|()| self.merge_ranges(now_ns, to, &topic, ranges, commands));
+                answer_done(to, done, commands);
             }
             ControlRequest::OpenProducer { replaces: None } => match self.take() {
                 Ok(()) => {
@@ -88,7 +99,9 @@ impl Controller {
         if self.log.has_failed() {
             return Err(Refusal::WriteFailed);
         }
-        if self.askers.len() + self.producers.waiting.len() + self.deletions.waiting() >= WAITING_MAX {
+        if self.askers.len() + self.producers.waiting.len() + self.deletions.waiting() + self.reshapes.waiting()
+            >= WAITING_MAX
+        {
             return Err(Refusal::Overloaded { delay_ms: OVERLOADED_DELAY_MS });
         }
         Ok(())
@@ -99,12 +112,13 @@ impl Controller {
         Some(Response::Routes { topic: self.state.topic_view(id)?, routes: self.state.routes(id)? })
     }
 
-    fn create_topic(&mut self, to: ReplyTo, name: String, ranges: u32) -> Result<(), Refusal> {
+    fn create_topic(&mut self, to: ReplyTo, name: String, ranges: u32, auto_split: Option<u32>) -> Result<(), Refusal> {
         // What is plainly wrong need not go through the log.
         if !is_topic_name(&name) {
             return Err(Refusal::BadTopicName);
         }
-        if !ranges.is_power_of_two() || ranges > TOPIC_RANGES_MAX {
+        let is_bounded = auto_split.is_none_or(|most| (ranges..=TOPIC_RANGES_MAX).contains(&most));
+        if !ranges.is_power_of_two() || ranges > TOPIC_RANGES_MAX || !is_bounded {
             return Err(Refusal::BadRangeCount { most: TOPIC_RANGES_MAX });
         }
         if self.state.find_topic(&name).is_some() {
@@ -116,6 +130,7 @@ impl Controller {
             batch_bytes_max: self.config.batch_bytes_max,
             ranges,
             homes: vec![self.node],
+            auto_split,
         });
         self.askers.insert(index, to);
         Ok(())
@@ -139,7 +154,7 @@ impl Controller {
         {
             let producer = ProducerId(ids.next);
             ids.next += 1;
-            let response = Response::Producer { producer, epoch: FIRST_PRODUCER_EPOCH };
+            let response = Response::Producer { producer, epoch: ProducerEpoch::FIRST };
             commands.push(Command::Reply { to, response });
         }
         if !ids.waiting.is_empty() && !ids.is_asked {
@@ -172,7 +187,9 @@ impl Controller {
                 let epoch = self.state.producer_epoch(producer).expect("a producer that was just opened");
                 Response::Producer { producer, epoch }
             }
-            Ok(Applied::Node(_) | Applied::Range(_) | Applied::Clock) => unreachable!("nobody asks for these"),
+            Ok(Applied::Node(_) | Applied::Range(_) | Applied::Reshaped | Applied::Clock) => {
+                unreachable!("nobody asks for these")
+            }
             Ok(Applied::TopicDeleted(_)) => unreachable!("answered when its ranges have stopped"),
             Err(rejected) => Response::Refused(refusal_of(rejected)),
         };
@@ -200,6 +217,15 @@ fn refuse(to: ReplyTo, refusal: Refusal, commands: &mut Commands) {
     commands.push(Command::Reply { to, response: Response::Refused(refusal) });
 }
 
+/// Answers what was done already, or why it cannot be; `None` is answered later.
+fn answer_done(to: ReplyTo, done: Result<Option<Response>, Refusal>, commands: &mut Commands) {
+    match done {
+        Ok(None) => {}
+        Ok(Some(response)) => commands.push(Command::Reply { to, response }),
+        Err(refusal) => refuse(to, refusal, commands),
+    }
+}
+
 /// What a client is told of a change that was refused.
 fn refusal_of(rejected: Rejected) -> Refusal {
     match rejected {
@@ -221,6 +247,11 @@ fn refusal_of(rejected: Rejected) -> Refusal {
         | Rejected::SegmentGiven { .. }
         | Rejected::BadQuorum { .. }
         | Rejected::Misfit(_)
-        | Rejected::BadBlock { .. } => Refusal::BadRequest,
+        | Rejected::BadBlock { .. }
+        | Rejected::OneHash { .. }
+        | Rejected::TooManyRanges { .. }
+        | Rejected::NotBuddies { .. }
+        | Rejected::BadFences
+        | Rejected::BadOpens { .. } => Refusal::BadRequest,
     }
 }

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use crate::metadata::consensus::LogIndex;
-use crate::replica::message::{Rolled, SealAnswer};
-use crate::types::{Epoch, NodeId, SegmentId};
+use crate::replica::message::{RollCause, Rolled, SealAnswer};
+use crate::types::{Epoch, NodeId, RangeId, SegmentId};
 
 /// A range at work.
 #[derive(Debug, Default)]
@@ -19,8 +19,23 @@ pub(super) struct Work {
     /// This segment is filling.
     pub(super) want_successor: Option<SegmentId>,
     /// This is full, and its primary has gone on.
-    pub(super) rolled: Option<Rolled>,
+    pub(super) rolled: Option<(Rolled, RollCause)>,
+    /// The range is to end.
+    pub(super) reshape: Option<Reshape>,
+    /// A committed intention to split or merge is not followed any more: it was refused, or took too long.
+    pub(super) given_up: bool,
     pub(super) round: Round,
+}
+
+/// How a range is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reshape {
+    Split,
+    /// With its buddy, if both ends are known before this time.
+    Merge {
+        buddy: RangeId,
+        until_ns: u64,
+    },
 }
 
 /// A seal round: of one segment, in one epoch.
@@ -55,5 +70,6 @@ impl Work {
             && self.want_seal.is_none()
             && self.want_successor.is_none()
             && self.rolled.is_none()
+            && self.reshape.is_none()
     }
 }

@@ -10,13 +10,13 @@ use super::open::{MetadataStart, RecoverMetadataError, RecoveredMetadata, recove
 use crate::api::config::EngineConfig;
 use crate::api::port::{DataFile, Fill, Folder, ReadBytes, Store, StoreAction, StoreError, StoreTarget};
 use crate::api::request::{ControlRequest, ReplyTo};
-use crate::api::response::Response;
+use crate::api::response::{RangeLineage, Response, Route};
 use crate::format::journal::{GroupKind, JournalSeed, METADATA_JOURNAL, read_front};
 use crate::metadata::Change;
-use crate::replica::message::{SegmentOpen, ToController, ToReplica};
+use crate::replica::message::{Fence, SealedSegment, SegmentOpen, ToController, ToReplica};
 use crate::shard::command::FileOperation;
 use crate::shard::event::FileResult;
-use crate::types::{AlignedBuffer, ClusterId, Generation, Generator, NodeId, Now, ProcessLife, ShardId};
+use crate::types::{AlignedBuffer, ClusterId, Generation, Generator, NodeId, Now, ProcessLife, RangeId, ShardId};
 
 pub(super) const NODE: NodeId = NodeId(1);
 pub(super) const FILE_BYTES: u64 = 128 << 10;
@@ -267,7 +267,7 @@ impl World {
     }
 
     pub(super) fn create_topic(&mut self, name: &str, ranges: u32) {
-        self.ask(1, ControlRequest::CreateTopic { name: name.to_owned(), ranges });
+        self.ask(1, ControlRequest::CreateTopic { name: name.to_owned(), ranges, auto_split: None });
         self.settle();
     }
 
@@ -373,7 +373,7 @@ fn show_change(change: &Change) -> String {
         }
         Change::Open { range, open } => format!("open {range} {}", show_open(open)),
         Change::Prepare { range, after, open } => format!("prepare {range} {} after {after}", show_open(open)),
-        Change::Rolled { range, sealed, successor } => {
+        Change::Rolled { range, sealed, successor, .. } => {
             let (segment, base, end) = (sealed.segment, sealed.base, sealed.end);
             format!("roll {range} {segment} [{base}, {end}) into {successor}")
         }
@@ -382,7 +382,24 @@ fn show_change(change: &Change) -> String {
         Change::RetentionTick { ms } => format!("tick {ms}"),
         Change::DeleteTopic { topic } => format!("delete {topic}"),
         Change::RangeGone { range } => format!("{range} is gone"),
+        Change::Split { range, sealed, fences, opens } => {
+            let (opens, fences): (Vec<String>, _) = (opens.iter().map(show_open).collect(), show_fences(fences));
+            format!("split {range} {}{fences}, open {}", show_end(sealed), opens.join(" and "))
+        }
+        Change::Merge { parents: [(low, lower), (high, upper)], fences, open } => {
+            let open = open.as_ref().map(show_open).unwrap_or_default();
+            let (lower, upper, fences) = (show_end(lower), show_end(upper), show_fences(fences));
+            format!("merge {low} {lower} and {high} {upper}{fences}, open {open}")
+        }
     }
+}
+
+fn show_end(sealed: &SealedSegment) -> String {
+    format!("{} [{}, {}) in {}", sealed.segment, sealed.base, sealed.end, sealed.epoch)
+}
+
+fn show_fences(fences: &[Fence]) -> String {
+    fences.iter().map(|fence| format!(" {} from {}", fence.producer, fence.epoch.0)).collect()
 }
 
 fn show_open(open: &SegmentOpen) -> String {
@@ -400,7 +417,12 @@ fn show_message(message: &ToReplica) -> String {
                 .collect();
             let open: Vec<String> = view.open.iter().map(show_open).collect();
             let (range, epoch, end) = (view.range, view.epoch, view.end);
-            format!("adopt {range} in {epoch} end {end} sealed [{}] open [{}]", sealed.join(", "), open.join(", "))
+            let rest = match &view.successors {
+                None => show_fences(&view.fences),
+                Some(routes) => format!(" then {}", show_ranges(routes)),
+            };
+            let (sealed, open) = (sealed.join(", "), open.join(", "));
+            format!("adopt {range} in {epoch} end {end} sealed [{sealed}] open [{open}]{rest}")
         }
         ToReplica::Seal { range, segment, epoch } => format!("seal {range} {segment} in {epoch}"),
         ToReplica::Sealed { range, sealed } => {
@@ -409,9 +431,22 @@ fn show_message(message: &ToReplica) -> String {
         }
         ToReplica::Open { range, open } => format!("open {range} {}", show_open(open)),
         ToReplica::Prepared { range, after, open } => format!("prepared {range} {} after {after}", show_open(open)),
-        ToReplica::Retired { range, epoch, .. } => format!("retired {range} in {epoch}"),
+        ToReplica::Retired { range, epoch, successors } => {
+            format!("retired {range} in {epoch} for {}", show_ranges(successors))
+        }
         ToReplica::Deleted { range } => format!("deleted {range}"),
     }
+}
+
+fn show_ranges(routes: &[Route]) -> String {
+    let ranges: Vec<String> = routes.iter().map(|route| route.range.to_string()).collect();
+    ranges.join(" ")
+}
+
+fn show_lineage(range: &RangeLineage) -> String {
+    let list = |ranges: &[RangeId]| ranges.iter().map(RangeId::to_string).collect::<Vec<_>>().join(" ");
+    let RangeLineage { route, parents, successors } = range;
+    format!("{} {} of [{}] to [{}]", route.range, route.span, list(parents), list(successors))
 }
 
 fn show_response(response: &Response) -> String {
@@ -426,6 +461,10 @@ fn show_response(response: &Response) -> String {
             let routes: Vec<String> =
                 routes.iter().map(|r| format!("{} {} {} {}", r.range, r.span, r.node, r.shard)).collect();
             format!("{}: {}", topic.name, routes.join(", "))
+        }
+        Response::Lineage { ranges, more } => {
+            let ranges: Vec<String> = ranges.iter().map(show_lineage).collect();
+            format!("{}{}", ranges.join(", "), if *more { " and more" } else { "" })
         }
         Response::Producer { producer, epoch } => format!("{producer} in {}", epoch.0),
         Response::Refused(refusal) => format!("refused: {refusal}"),

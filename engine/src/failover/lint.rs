@@ -82,6 +82,19 @@ pub fn lint(view: &RoundView, plan: &Plan) -> Vec<Unsafe> {
                 }
                 segment = goes_on.unwrap_or(segment);
             }
+            Step::Split { sealed, .. } | Step::Hold { sealed, .. } => {
+                check_segment(segment, sealed.segment, step, &mut wrong);
+                if !begun || sealed.epoch != view.epoch {
+                    wrong.push(Unsafe::NotBegun { step });
+                }
+                check_end(view, sealed, step, &mut wrong);
+                check_holes(view, sealed, step, &mut wrong);
+                check_second(view, sealed, None, step, &mut wrong);
+                // Nothing of this range follows its end.
+                waiting = true;
+            }
+            // Made of two plans, each of which is judged by itself.
+            Step::Merge { .. } => waiting = true,
         }
     }
     wrong

@@ -9,6 +9,6 @@ pub mod view;
 
 pub use lint::{Unsafe, lint};
 pub use plan::{NextSegment, Plan, Step};
-pub use planner::plan;
+pub use planner::{merge, plan};
 pub use seal_round::{Copies, Decision, Outcome, choose_end, decide, tidy};
-pub use view::RoundView;
+pub use view::{Goal, RoundView};

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::metadata::SealReason;
-use crate::replica::message::{SealedSegment, Span};
+use crate::replica::message::{Fence, SealedSegment, Span};
 use crate::types::{Epoch, NodeId, Offset, RangeId, SegmentId};
 
 /// Steps for one range. Each is done when the one before has succeeded; a plan ends where its next step depends on what is not
@@ -30,6 +30,12 @@ pub enum Step {
     Repair { segment: SegmentId, end: Offset, node: NodeId, from: Vec<NodeId> },
     /// Commit the end, and what follows it in the same change.
     Seal { sealed: SealedSegment, goes_on: Option<SegmentId>, open: Option<NextSegment> },
+    /// Commit the end, and in the same change that the range's two halves take its place, with first segments on this node.
+    Split { sealed: SealedSegment, fences: Vec<Fence>, primary: NodeId },
+    /// The end is known. It is committed with the other parent's, by [`merge`](super::planner::merge).
+    Hold { sealed: SealedSegment, fences: Vec<Fence>, primary: NodeId },
+    /// Commit both ends, and in the same change that one range takes the place of both, with its first segment on this node.
+    Merge { parents: [(RangeId, SealedSegment); 2], fences: Vec<Fence>, primary: NodeId },
 }
 
 /// The segment that follows a sealed one. Its id and seed are drawn by whoever runs the plan.
@@ -66,11 +72,7 @@ impl fmt::Display for Step {
                 write!(f, "repair {segment} on {node} up to {end} from {}", List(from))
             }
             Self::Seal { sealed, goes_on, open } => {
-                let SealedSegment { segment, base, end, digest, holes, epoch } = sealed;
-                write!(f, "commit: seal {segment} [{base}, {end}) in {epoch}, digest {digest}")?;
-                if !holes.is_empty() {
-                    write!(f, ", holes {}", Spans(holes))?;
-                }
+                write!(f, "commit: seal {}", End(sealed))?;
                 if let Some(second) = goes_on {
                     write!(f, ", go on in {second}")?;
                 }
@@ -82,7 +84,29 @@ impl fmt::Display for Step {
                 }
                 Ok(())
             }
+            Self::Split { sealed, fences, primary } => {
+                write!(f, "commit: seal {}, split with {} fences, open both on {primary}", End(sealed), fences.len())
+            }
+            Self::Hold { sealed, fences, primary } => {
+                write!(f, "await the other parent's end: {}, {} fences, {primary}", End(sealed), fences.len())
+            }
+            Self::Merge { parents: [(low, lower), (high, upper)], fences, primary } => {
+                let (lower, upper) = (End(lower), End(upper));
+                write!(f, "commit: seal {low} {lower} and {high} {upper}, merge with {} fences, ", fences.len())?;
+                write!(f, "open on {primary}")
+            }
         }
+    }
+}
+
+/// Where and how a segment is sealed.
+struct End<'a>(&'a SealedSegment);
+
+impl fmt::Display for End<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SealedSegment { segment, base, end, digest, holes, epoch } = self.0;
+        write!(f, "{segment} [{base}, {end}) in {epoch}, digest {digest}")?;
+        if holes.is_empty() { Ok(()) } else { write!(f, ", holes {}", Spans(holes)) }
     }
 }
 

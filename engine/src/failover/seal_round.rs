@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use crate::api::response::GapCause;
 use crate::format::checksum::Digest;
-use crate::replica::message::{SealAnswer, Span};
+use crate::replica::message::{Fence, SealAnswer, Span, join_fences};
 use crate::types::{NodeId, Offset, SegmentId};
 
 /// How many copies a segment has, and how many of them an acknowledgement needs.
@@ -53,6 +53,9 @@ pub struct Outcome {
     pub goes_on: Option<SegmentId>,
     /// Who answered: those that reach the end before those that do not, then by fewer unreadable spans, then by node.
     pub sources: Vec<NodeId>,
+    /// What any of them knows of producers, ascending by producer. One that is above the end may fence too early, never too late: its
+    /// producer's id was opened again all the same.
+    pub fences: Vec<Fence>,
 }
 
 impl Copies {
@@ -92,14 +95,15 @@ pub fn decide(copies: Copies, answers: &BTreeMap<NodeId, SealAnswer>, damage_wai
     let goes_on = marks.into_iter().find(|mark| mark.end == end).map(|mark| mark.successor);
     let mut sources: Vec<NodeId> = answers.keys().copied().collect();
     sources.sort_by_key(|node| (answers[node].end < end, answers[node].unreadable.len(), *node));
-    Decision::Seal(Outcome { end, holes, digest: whole.map(|answer| answer.digest), goes_on, sources })
+    let fences = answers.values().fold(Vec::new(), |all, answer| join_fences(&all, &answer.fences));
+    Decision::Seal(Outcome { end, holes, digest: whole.map(|answer| answer.digest), goes_on, sources, fences })
 }
 
 /// An answer as the rule wants it, whatever its replica sent: the end not below `base` nor below a span that it may have held,
 /// the spans inside the segment, ascending and apart.
 #[must_use]
 pub fn tidy(base: Offset, answer: SealAnswer) -> SealAnswer {
-    let SealAnswer { end, digest, unreadable: mut spans, mark } = answer;
+    let SealAnswer { end, digest, unreadable: mut spans, mark, fences } = answer;
     spans.sort_by_key(|span| span.from);
     let mut unreadable: Vec<Span> = Vec::with_capacity(spans.len());
     for span in spans {
@@ -121,7 +125,7 @@ pub fn tidy(base: Offset, answer: SealAnswer) -> SealAnswer {
         }
     }
     let held = unreadable.last().map_or(base, |last| last.to);
-    SealAnswer { end: end.max(held), digest, unreadable, mark }
+    SealAnswer { end: end.max(held), digest, unreadable, mark, fences: join_fences(&fences, &[]) }
 }
 
 /// A span that one copy cannot give: damaged (with what it may have held), or above that copy's end.

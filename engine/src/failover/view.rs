@@ -30,8 +30,21 @@ pub struct RoundView {
     pub answers: BTreeMap<NodeId, SealAnswer>,
     /// Those who have not answered are no longer waited for where no other copy can be read.
     pub damage_wait_over: bool,
-    /// Somebody waits for the range to take records again: open the next segment with the seal.
-    pub open_next: bool,
+    /// What follows.
+    pub goal: Goal,
+}
+
+/// What a range's tail is sealed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// Nothing follows before somebody writes to the range.
+    Rest,
+    /// Somebody waits for the range to take records again: the next segment opens with the seal.
+    GoOn,
+    /// The range is split with the seal.
+    Split,
+    /// The range becomes one with its buddy: sealed with it, when both ends are known.
+    Merge,
 }
 
 impl RoundView {

@@ -3,12 +3,14 @@
 //! A refused change leaves the state as it was, but for the count of applied entries. Refusal is how a late proposal ends: what
 //! was decided from a view that has been superseded meanwhile does nothing.
 
+mod reshape;
+
 use thiserror::Error;
 
 use super::change::{Change, SealReason};
 use super::range_chain::{Misfit, RangeChain};
-use super::state::{Deleted, FIRST_EPOCH, Node, Range, RangeStatus, Sealing, State, Topic};
-use crate::replica::message::{SealedSegment, SegmentOpen};
+use super::state::{AutoSplit, Deleted, FIRST_EPOCH, Node, Range, RangeLoad, RangeStatus, Sealing, State, Topic};
+use crate::replica::message::{RollCause, SealedSegment, SegmentOpen};
 use crate::types::limits::{TOPIC_NAME_BYTES_MAX, TOPIC_RANGES_MAX};
 use crate::types::{
     Epoch, KeySpan, NodeId, Offset, ProcessLife, ProducerEpoch, ProducerId, RangeId, SegmentId, TopicId,
@@ -23,6 +25,8 @@ pub enum Applied {
     /// A topic is no more.
     TopicDeleted(TopicId),
     Range(RangeId),
+    /// Ranges were sealed, and these took their place, ascending by span.
+    Reshaped,
     Producer(ProducerId),
     Clock,
 }
@@ -52,6 +56,16 @@ pub enum Rejected {
     StaleEpoch { current: Epoch },
     #[error("the node's process is now {current}")]
     StaleLife { current: ProcessLife },
+    #[error("the span of range {range} is a single hash")]
+    OneHash { range: RangeId },
+    #[error("the topic has {most} ranges already")]
+    TooManyRanges { most: u32 },
+    #[error("ranges {low} and {high} are not the lower and the upper half of one span")]
+    NotBuddies { low: RangeId, high: RangeId },
+    #[error("the fences do not ascend by producer")]
+    BadFences,
+    #[error("{found} first segments do not fit {children} children")]
+    BadOpens { found: usize, children: usize },
     #[error("a seal round is under way")]
     Sealing,
     #[error("no seal round is under way on {segment}")]
@@ -84,13 +98,15 @@ impl State {
             Change::Sealed { range, sealed, goes_on, open } => self.sealed(*range, sealed, *goes_on, open.as_ref()),
             Change::Open { range, open } => self.open(*range, open),
             Change::Prepare { range, after, open } => self.prepare(*range, *after, open),
-            Change::Rolled { range, sealed, successor } => self.rolled(*range, sealed, *successor),
+            Change::Rolled { range, sealed, successor, cause } => self.rolled(*range, sealed, *successor, *cause),
             Change::ProducerEpoch { producer, epoch } => self.raise_producer(*producer, *epoch),
             Change::ProducerBlock { node, first, count } => self.give_block(*node, *first, *count),
             Change::RetentionTick { ms } => {
                 self.retention_ms = self.retention_ms.saturating_add(*ms);
                 Ok(Applied::Clock)
             }
+            Change::Split { range, sealed, fences, opens } => self.split(*range, sealed, fences, opens),
+            Change::Merge { parents, fences, open } => self.merge(parents, fences, open.as_slice()),
             Change::DeleteTopic { topic } => self.delete_topic(*topic),
             Change::RangeGone { range } => match self.deleted.remove(range) {
                 Some(_) => Ok(Applied::Range(*range)),
@@ -111,7 +127,7 @@ impl State {
     }
 
     fn create_topic(&mut self, change: &Change) -> Result<Applied, Rejected> {
-        let Change::CreateTopic { name, keyspace_version, batch_bytes_max, ranges, homes } = change else {
+        let Change::CreateTopic { name, keyspace_version, batch_bytes_max, ranges, homes, auto_split } = change else {
             unreachable!("called for this kind only");
         };
         if !is_topic_name(name) {
@@ -123,6 +139,9 @@ impl State {
         let most = TOPIC_RANGES_MAX;
         let spans = KeySpan::divide(*ranges).filter(|_| *ranges <= most);
         let spans = spans.ok_or(Rejected::BadRangeCount { ranges: *ranges, most })?;
+        if let Some(ranges_max) = auto_split.filter(|ranges_max| ranges_max < ranges || *ranges_max > most) {
+            return Err(Rejected::BadRangeCount { ranges: ranges_max, most });
+        }
         if homes.is_empty() {
             return Err(Rejected::NoHome);
         }
@@ -150,6 +169,9 @@ impl State {
             self.ranges.insert(id, range);
         }
         self.names.insert(name.clone(), topic);
+        if let Some(ranges_max) = *auto_split {
+            self.auto_splits.insert(topic, AutoSplit { ranges_min: *ranges, ranges_max });
+        }
         let (name, keyspace_version, batch_bytes_max) = (name.clone(), *keyspace_version, *batch_bytes_max);
         self.topics.insert(topic, Topic { name, keyspace_version, batch_bytes_max, ranges: ids });
         Ok(Applied::Topic(topic))
@@ -159,8 +181,11 @@ impl State {
     fn delete_topic(&mut self, topic: TopicId) -> Result<Applied, Rejected> {
         let Topic { name, ranges, .. } = self.topics.remove(&topic).ok_or(Rejected::UnknownTopic { topic })?;
         self.names.remove(&name);
+        self.auto_splits.remove(&topic);
         for range in ranges {
             let state = self.ranges.remove(&range).expect("a topic's ranges are known");
+            self.fences.remove(&range);
+            self.loads.remove(&range);
             self.deleted.insert(range, Deleted { topic, home: state.home });
         }
         Ok(Applied::TopicDeleted(topic))
@@ -214,6 +239,7 @@ impl State {
         // The round goes on in the second segment of the tail, in the same epoch.
         let second = state.chain.open().filter(|_| goes_on).map(|open| open.segment);
         state.sealing = second.map(|segment| Sealing { segment, ..sealing });
+        self.forget_fences(range);
         if let Some(open) = open {
             self.opened(range, open);
         }
@@ -245,7 +271,13 @@ impl State {
         Ok(Applied::Range(range))
     }
 
-    fn rolled(&mut self, range: RangeId, sealed: &SealedSegment, successor: SegmentId) -> Result<Applied, Rejected> {
+    fn rolled(
+        &mut self,
+        range: RangeId,
+        sealed: &SealedSegment,
+        successor: SegmentId,
+        cause: RollCause,
+    ) -> Result<Applied, Rejected> {
         let state = self.active(range)?;
         if state.sealing.is_some() {
             return Err(Rejected::Sealing);
@@ -257,6 +289,11 @@ impl State {
             return Err(Misfit::NotPrepared { segment: successor }.into());
         }
         state.chain.seal(sealed.clone(), true)?;
+        let topic = state.topic;
+        self.forget_fences(range);
+        if self.auto_splits.contains_key(&topic) {
+            self.note_load(range, cause);
+        }
         Ok(Applied::Range(range))
     }
 
@@ -302,6 +339,24 @@ impl State {
             return Err(Rejected::BadQuorum { replicas, quorum });
         }
         Ok(())
+    }
+
+    /// Rolls of one reason in a row count; a roll of the other begins anew, and one that somebody asked for says nothing.
+    fn note_load(&mut self, range: RangeId, cause: RollCause) {
+        let RangeLoad { full, aged } = self.load(range);
+        let load = match cause {
+            RollCause::Full => RangeLoad { full: full.saturating_add(1), aged: 0 },
+            RollCause::Age => RangeLoad { full: 0, aged: aged.saturating_add(1) },
+            RollCause::Asked => return,
+        };
+        self.loads.insert(range, load);
+    }
+
+    /// Once a segment of its own is sealed, a range's producer table is there.
+    fn forget_fences(&mut self, range: RangeId) {
+        if self.ranges.get(&range).is_some_and(|state| !state.chain.sealed().is_empty()) {
+            self.fences.remove(&range);
+        }
     }
 
     fn opened(&mut self, range: RangeId, open: &SegmentOpen) {

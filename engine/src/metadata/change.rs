@@ -6,11 +6,11 @@
 
 use super::codec::{Codec, DecodeError, Reader};
 use crate::format::upgrade::Newer;
-use crate::replica::message::{SealedSegment, SegmentOpen};
+use crate::replica::message::{Fence, RollCause, SealedSegment, SegmentOpen};
 use crate::types::{Epoch, NodeId, ProcessLife, ProducerEpoch, ProducerId, RangeId, SegmentId, TopicId};
 
 /// Newest version of a change that is known here.
-pub const CHANGE_VERSION: u8 = 2;
+pub const CHANGE_VERSION: u8 = 3;
 
 /// One entry of the metadata log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub enum Change {
         ranges: u32,
         /// Who opens the first segments: range *i* belongs to number *i* modulo their count. Not empty.
         homes: Vec<NodeId>,
+        /// The topic splits and merges its ranges by itself, up to so many.
+        auto_split: Option<u32>,
     },
     /// A seal round begins on the open segment: `epoch` may be asked for. Above the range's epoch.
     BeginSeal { range: RangeId, segment: SegmentId, epoch: Epoch, reason: SealReason },
@@ -48,7 +50,13 @@ pub enum Change {
     /// The successor of the open segment `after`, for when that is full. It has no base yet.
     Prepare { range: RangeId, after: SegmentId, open: SegmentOpen },
     /// A living primary has gone on in the prepared successor: the first is sealed, the successor open where it ends.
-    Rolled { range: RangeId, sealed: SealedSegment, successor: SegmentId },
+    Rolled {
+        range: RangeId,
+        sealed: SealedSegment,
+        successor: SegmentId,
+        /// What the roll says of the range's load.
+        cause: RollCause,
+    },
     /// A producer's id was opened again: earlier epochs are fenced. The epoch is one above the current one.
     ProducerEpoch { producer: ProducerId, epoch: ProducerEpoch },
     /// A node may give the ids from `first` on. `first` is the next id never given.
@@ -59,6 +67,26 @@ pub enum Change {
     DeleteTopic { topic: TopicId },
     /// Who held the range of a deleted topic has written down that its files are to go: it need not be told again.
     RangeGone { range: RangeId },
+    /// The end of a seal round on the last segment of a range, which splits at the middle of its span: the range is sealed, and its two
+    /// children are active, the lower half first.
+    Split {
+        range: RangeId,
+        sealed: SealedSegment,
+        /// What the children know of producers; ascending.
+        fences: Vec<Fence>,
+        /// The children's first segments, or none.
+        opens: Vec<SegmentOpen>,
+    },
+    /// The end of the seal rounds on the last segments of two ranges, each the other's buddy, which become one: both are sealed, and
+    /// their child is active.
+    Merge {
+        /// The ranges and their segments' ends, the lower half first.
+        parents: [(RangeId, SealedSegment); 2],
+        /// What the child knows of producers; ascending.
+        fences: Vec<Fence>,
+        /// The child's first segment.
+        open: Option<SegmentOpen>,
+    },
 }
 
 /// Why a segment is sealed.
@@ -93,17 +121,20 @@ impl Change {
     /// The version that brought its kind.
     fn version(&self) -> u8 {
         match self {
+            Self::CreateTopic { auto_split: Some(_), .. }
+            | Self::Rolled { cause: RollCause::Full | RollCause::Age, .. } => 3,
             Self::NodeStarted { .. }
-            | Self::CreateTopic { .. }
+            | Self::CreateTopic { auto_split: None, .. }
             | Self::BeginSeal { .. }
             | Self::Sealed { .. }
             | Self::Open { .. }
             | Self::Prepare { .. }
-            | Self::Rolled { .. }
+            | Self::Rolled { cause: RollCause::Asked, .. }
             | Self::ProducerEpoch { .. }
             | Self::ProducerBlock { .. }
             | Self::RetentionTick { .. } => 1,
             Self::DeleteTopic { .. } | Self::RangeGone { .. } => 2,
+            Self::Split { .. } | Self::Merge { .. } => 3,
         }
     }
 
@@ -159,10 +190,14 @@ impl Codec for Change {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
             Self::NodeStarted { node, life, shards } => (1u8, *node, *life, *shards).put(out),
-            Self::CreateTopic { name, keyspace_version, batch_bytes_max, ranges, homes } => {
-                (2u8, *keyspace_version, *batch_bytes_max, *ranges).put(out);
+            Self::CreateTopic { name, keyspace_version, batch_bytes_max, ranges, homes, auto_split } => {
+                let kind = if auto_split.is_none() { 2u8 } else { 15u8 };
+                (kind, *keyspace_version, *batch_bytes_max, *ranges).put(out);
                 name.put(out);
                 homes.put(out);
+                if let Some(ranges_max) = auto_split {
+                    ranges_max.put(out);
+                }
             }
             Self::BeginSeal { range, segment, epoch, reason } => {
                 (3u8, *range, *segment, *epoch).put(out);
@@ -175,8 +210,13 @@ impl Codec for Change {
             }
             Self::Open { range, open } => (5u8, *range, *open).put(out),
             Self::Prepare { range, after, open } => (6u8, *range, *after, *open).put(out),
-            Self::Rolled { range, sealed, successor } => {
-                (7u8, *range, *successor).put(out);
+            Self::Rolled { range, sealed, successor, cause } => {
+                let kind: u8 = match cause {
+                    RollCause::Asked => 7,
+                    RollCause::Full => 16,
+                    RollCause::Age => 17,
+                };
+                (kind, *range, *successor).put(out);
                 sealed.put(out);
             }
             Self::ProducerEpoch { producer, epoch } => (8u8, *producer, *epoch).put(out),
@@ -184,15 +224,30 @@ impl Codec for Change {
             Self::RetentionTick { ms } => (10u8, *ms).put(out),
             Self::DeleteTopic { topic } => (11u8, *topic).put(out),
             Self::RangeGone { range } => (12u8, *range).put(out),
+            Self::Split { range, sealed, fences, opens } => {
+                (13u8, *range).put(out);
+                sealed.put(out);
+                fences.put(out);
+                opens.put(out);
+            }
+            Self::Merge { parents: [(low, low_sealed), (high, high_sealed)], fences, open } => {
+                (14u8, *low, *high).put(out);
+                low_sealed.put(out);
+                high_sealed.put(out);
+                fences.put(out);
+                open.put(out);
+            }
         }
     }
 
     fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(match u8::get(from)? {
             1 => Self::NodeStarted { node: from.take()?, life: from.take()?, shards: from.take()? },
-            2 => {
+            kind @ (2 | 15) => {
                 let (keyspace_version, batch_bytes_max, ranges) = from.take()?;
-                Self::CreateTopic { name: from.take()?, keyspace_version, batch_bytes_max, ranges, homes: from.take()? }
+                let (name, homes) = (from.take()?, from.take()?);
+                let auto_split = if kind == 15 { Some(from.take()?) } else { None };
+                Self::CreateTopic { name, keyspace_version, batch_bytes_max, ranges, homes, auto_split }
             }
             3 => Self::BeginSeal {
                 range: from.take()?,
@@ -206,15 +261,26 @@ impl Codec for Change {
             }
             5 => Self::Open { range: from.take()?, open: from.take()? },
             6 => Self::Prepare { range: from.take()?, after: from.take()?, open: from.take()? },
-            7 => {
+            kind @ (7 | 16 | 17) => {
                 let (range, successor) = from.take()?;
-                Self::Rolled { range, successor, sealed: from.take()? }
+                let cause = match kind {
+                    16 => RollCause::Full,
+                    17 => RollCause::Age,
+                    _ => RollCause::Asked,
+                };
+                Self::Rolled { range, successor, sealed: from.take()?, cause }
             }
             8 => Self::ProducerEpoch { producer: from.take()?, epoch: from.take()? },
             9 => Self::ProducerBlock { node: from.take()?, first: from.take()?, count: from.take()? },
             10 => Self::RetentionTick { ms: from.take()? },
             11 => Self::DeleteTopic { topic: from.take()? },
             12 => Self::RangeGone { range: from.take()? },
+            13 => Self::Split { range: from.take()?, sealed: from.take()?, fences: from.take()?, opens: from.take()? },
+            14 => {
+                let (low, high) = from.take()?;
+                let parents = [(low, from.take()?), (high, from.take()?)];
+                Self::Merge { parents, fences: from.take()?, open: from.take()? }
+            }
             _ => return Err(from.malformed()),
         })
     }

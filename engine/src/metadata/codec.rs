@@ -6,7 +6,7 @@ use thiserror::Error;
 use crate::api::response::GapCause;
 use crate::format::checksum::Digest;
 use crate::format::upgrade::Newer;
-use crate::replica::message::{SealedSegment, SegmentOpen, Span};
+use crate::replica::message::{Fence, SealedSegment, SegmentOpen, Span};
 use crate::types::{
     Epoch, Generation, KeyHash, KeySpan, NodeId, Offset, ProcessLife, ProducerEpoch, ProducerId, RangeId, SegmentId,
     TopicId,
@@ -154,6 +154,7 @@ fields!(SegmentOpen {
 });
 fields!(SealedSegment { segment, base, end, digest, holes, epoch });
 fields!(Span { from, to, records_at_most, cause });
+fields!(Fence { producer, epoch, seen_ms });
 
 impl Codec for bool {
     fn put(&self, out: &mut Vec<u8>) {

@@ -16,4 +16,4 @@ pub use codec::DecodeError;
 pub use consensus::Consensus;
 pub use range_chain::RangeChain;
 pub use snapshot::{LogStart, Snapshot, SnapshotError};
-pub use state::{Deleted, Node, Range, RangeStatus, Sealing, State, Topic};
+pub use state::{AutoSplit, Deleted, Node, Range, RangeLoad, RangeStatus, Sealing, State, Topic};

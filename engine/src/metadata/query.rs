@@ -1,8 +1,9 @@
 //! Questions to the state. None changes it.
 
 use super::state::{Deleted, Range, RangeStatus, State, Topic};
-use crate::api::response::{Route, TopicView};
+use crate::api::response::{RangeLineage, Route, TopicView};
 use crate::replica::message::RangeView;
+use crate::types::KeySpan;
 use crate::types::{NodeId, ProcessLife, RangeId, ShardId, TopicId};
 
 impl State {
@@ -23,6 +24,7 @@ impl State {
             ranges,
             keyspace_version: topic.keyspace_version,
             batch_bytes_max: topic.batch_bytes_max,
+            auto_split: self.auto_split(id).map(|bounds| bounds.ranges_max),
         })
     }
 
@@ -66,6 +68,7 @@ impl State {
             end: state.chain.end(),
             sealed: state.chain.sealed().to_vec(),
             open: state.chain.open().into_iter().chain(state.chain.prepared()).copied().collect(),
+            fences: self.fences.get(&range).cloned().unwrap_or_default(),
             successors,
         })
     }
@@ -87,6 +90,55 @@ impl State {
     #[must_use]
     pub fn is_current(&self, node: NodeId, life: ProcessLife) -> bool {
         self.nodes.get(&node).is_some_and(|known| known.life == life)
+    }
+
+    /// What a topic's ranges were made of and became, by id: at most `most` of those above `after` (exclusive), and whether there are
+    /// more.
+    #[must_use]
+    pub fn lineage(&self, topic: TopicId, after: RangeId, most: usize) -> Option<(Vec<RangeLineage>, bool)> {
+        let topic = self.topics.get(&topic)?;
+        let from = topic.ranges.partition_point(|range| *range <= after);
+        let mut left = topic.ranges[from..].iter();
+        let ranges = left.by_ref().take(most).filter_map(|range| self.range_lineage(*range)).collect();
+        Some((ranges, left.next().is_some()))
+    }
+
+    /// What a range was made of and became.
+    #[must_use]
+    pub fn range_lineage(&self, range: RangeId) -> Option<RangeLineage> {
+        let state = self.ranges.get(&range)?;
+        let successors = match &state.status {
+            RangeStatus::Active => Vec::new(),
+            RangeStatus::Sealed { successors } => successors.clone(),
+        };
+        Some(RangeLineage { route: self.route_of(range, state), parents: state.parents.clone(), successors })
+    }
+
+    /// Ranges of a topic that take records.
+    #[must_use]
+    pub fn active_count(&self, topic: TopicId) -> usize {
+        self.topics.get(&topic).map_or(0, |topic| self.active_ranges(topic).count())
+    }
+
+    /// The active range of a topic that has exactly this span.
+    #[must_use]
+    pub fn active_with_span(&self, topic: TopicId, span: KeySpan) -> Option<RangeId> {
+        let topic = self.topics.get(&topic)?;
+        self.active_ranges(topic).find(|(_, range)| range.span == span).map(|(id, _)| id)
+    }
+
+    /// Whether a topic's active ranges hold every key exactly once.
+    pub(super) fn holds_each_key_once(&self, topic: &Topic) -> bool {
+        let mut spans: Vec<KeySpan> = self.active_ranges(topic).map(|(_, range)| range.span).collect();
+        spans.sort_by_key(|span| span.first());
+        let mut next = Some(0);
+        for span in spans {
+            if next != Some(span.first().0) {
+                return false;
+            }
+            next = span.last().0.checked_add(1);
+        }
+        next.is_none()
     }
 
     fn active_ranges<'a>(&'a self, topic: &'a Topic) -> impl Iterator<Item = (RangeId, &'a Range)> {

@@ -7,7 +7,9 @@
 //! ```
 //! The header never changes its shape, so that the version can be believed before anything else is: a newer one is told apart
 //! from damage. The body has a checksum of its own and must decode to its last byte. It is written in the least version that can say it
-//! all: version 2 is of a state with ranges of deleted topics that somebody is still to be told of, version 1 of one without.
+//! all: version 3 is of a state with ranges that know of producers what their parents did or with topics that
+//! split by themselves, version 2 of one with ranges of deleted topics that
+//! somebody is still to be told of, version 1 of one with neither.
 
 use thiserror::Error;
 
@@ -18,7 +20,7 @@ use crate::format::upgrade::Newer;
 use crate::types::Generation;
 
 /// Newest version of a snapshot that is known here.
-pub const SNAPSHOT_VERSION: u32 = 2;
+pub const SNAPSHOT_VERSION: u32 = 3;
 /// Bytes before the body.
 pub const SNAPSHOT_HEADER_BYTES: usize = 64;
 

@@ -8,12 +8,11 @@ use std::collections::BTreeMap;
 use super::change::SealReason;
 use super::codec::{Codec, DecodeError, Reader, fields};
 use super::range_chain::RangeChain;
+use crate::replica::message::Fence;
 use crate::types::{
     Epoch, KeySpan, NodeId, Offset, ProcessLife, ProducerEpoch, ProducerId, RangeId, SegmentId, TopicId,
 };
 
-/// The epoch under which a producer's id is first given.
-pub const FIRST_PRODUCER_EPOCH: ProducerEpoch = ProducerEpoch(1);
 /// The epoch of a range that has just been created.
 pub const FIRST_EPOCH: Epoch = Epoch(1);
 
@@ -32,6 +31,13 @@ pub struct State {
     pub(super) ranges: BTreeMap<RangeId, Range>,
     /// Ranges of deleted topics whose holders have not said yet that they have taken note.
     pub(super) deleted: BTreeMap<RangeId, Deleted>,
+    /// What ranges that were split or merged from others know of producers, until a segment of their own is sealed, which holds it. None
+    /// is empty; each ascends by producer.
+    pub(super) fences: BTreeMap<RangeId, Vec<Fence>>,
+    /// Topics that split and merge their ranges by themselves.
+    pub(super) auto_splits: BTreeMap<TopicId, AutoSplit>,
+    /// What the last rolls of active ranges of those say; of one that is not here they say nothing.
+    pub(super) loads: BTreeMap<RangeId, RangeLoad>,
     /// Producers whose id was opened again. One that is not here and was given is in its first epoch.
     pub(super) producers: BTreeMap<ProducerId, ProducerEpoch>,
 }
@@ -94,6 +100,24 @@ pub struct Deleted {
     pub home: NodeId,
 }
 
+/// How a topic that splits and merges its ranges by itself is bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AutoSplit {
+    /// It is never merged to fewer ranges: those that it was created with.
+    pub ranges_min: u32,
+    /// It is never split to more.
+    pub ranges_max: u32,
+}
+
+/// What the last rolls of a range say of its load: rolls in a row for one reason; one of them is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct RangeLoad {
+    /// Its segments were full.
+    pub full: u32,
+    /// They were not, and old.
+    pub aged: u32,
+}
+
 /// Whether a range takes records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeStatus {
@@ -128,6 +152,9 @@ impl Default for State {
             names: BTreeMap::new(),
             ranges: BTreeMap::new(),
             deleted: BTreeMap::new(),
+            fences: BTreeMap::new(),
+            auto_splits: BTreeMap::new(),
+            loads: BTreeMap::new(),
             producers: BTreeMap::new(),
         }
     }
@@ -186,13 +213,25 @@ impl State {
         self.deleted.iter().map(|(id, deleted)| (*id, deleted))
     }
 
+    /// The bounds of a topic that splits and merges its ranges by itself.
+    #[must_use]
+    pub fn auto_split(&self, topic: TopicId) -> Option<AutoSplit> {
+        self.auto_splits.get(&topic).copied()
+    }
+
+    /// What the last rolls of an active range say, if its topic splits and merges its ranges by itself.
+    #[must_use]
+    pub fn load(&self, range: RangeId) -> RangeLoad {
+        self.loads.get(&range).copied().unwrap_or_default()
+    }
+
     /// The epoch in which a producer's id now writes, or `None` if it was never given.
     #[must_use]
     pub fn producer_epoch(&self, producer: ProducerId) -> Option<ProducerEpoch> {
         if producer == ProducerId::NONE || producer >= self.next.producer {
             return None;
         }
-        Some(self.producers.get(&producer).copied().unwrap_or(FIRST_PRODUCER_EPOCH))
+        Some(self.producers.get(&producer).copied().unwrap_or(ProducerEpoch::FIRST))
     }
 
     /// Whether a state that was read, not made, agrees with itself.
@@ -216,8 +255,27 @@ impl State {
                 && deleted.topic < self.next.topic
                 && !self.topics.contains_key(&deleted.topic)
         });
+        let fences_fit = self.fences.iter().all(|(id, fences)| {
+            self.ranges.contains_key(id)
+                && !fences.is_empty()
+                && fences.is_sorted_by(|a, b| a.producer < b.producer)
+                && fences.iter().all(|fence| fence.producer < self.next.producer)
+        });
+        let loads_fit = self.auto_splits.keys().all(|topic| self.topics.contains_key(topic))
+            && self.loads.keys().all(|id| {
+                let range = self.ranges.get(id).filter(|range| range.status == RangeStatus::Active);
+                range.is_some_and(|range| self.auto_splits.contains_key(&range.topic))
+            });
+        let keys_fit = self.topics.values().all(|topic| self.holds_each_key_once(topic));
         let producers_fit = self.producers.keys().all(|producer| *producer < self.next.producer);
-        ranges_fit && topics_fit && deleted_fit && producers_fit && self.names.len() == self.topics.len()
+        ranges_fit
+            && topics_fit
+            && deleted_fit
+            && fences_fit
+            && loads_fit
+            && keys_fit
+            && producers_fit
+            && self.names.len() == self.topics.len()
     }
 }
 
@@ -227,6 +285,8 @@ fields!(Topic { name, keyspace_version, batch_bytes_max, ranges });
 fields!(Range { topic, span, epoch, status, parents, home, trimmed, chain, sealing });
 fields!(Sealing { segment, reason });
 fields!(Deleted { topic, home });
+fields!(AutoSplit { ranges_min, ranges_max });
+fields!(RangeLoad { full, aged });
 
 impl Codec for RangeStatus {
     fn put(&self, out: &mut Vec<u8>) {
@@ -251,7 +311,13 @@ impl Codec for RangeStatus {
 impl State {
     /// The least version of a snapshot that can say it all: what an older build can read it is to go on reading.
     pub(super) fn version(&self) -> u32 {
-        if self.deleted.is_empty() { 1 } else { 2 }
+        if !self.fences.is_empty() || !self.auto_splits.is_empty() {
+            3
+        } else if !self.deleted.is_empty() {
+            2
+        } else {
+            1
+        }
     }
 
     /// As it lies in a snapshot of its version.
@@ -264,6 +330,11 @@ impl State {
         if self.version() >= 2 {
             put_map(&self.deleted, out);
         }
+        if self.version() >= 3 {
+            put_map(&self.fences, out);
+            put_map(&self.auto_splits, out);
+            put_map(&self.loads, out);
+        }
     }
 
     /// From a snapshot of `version`.
@@ -274,7 +345,25 @@ impl State {
         let names = topics.iter().map(|(id, topic)| (topic.name.clone(), *id)).collect();
         let (ranges, producers) = (get_map(from)?, get_map(from)?);
         let deleted = if version >= 2 { get_map(from)? } else { BTreeMap::new() };
-        let state = Self { applied, next, retention_ms, nodes, topics, names, ranges, deleted, producers };
+        let (fences, auto_splits, loads) = if version >= 3 {
+            (get_map(from)?, get_map(from)?, get_map(from)?)
+        } else {
+            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new())
+        };
+        let state = Self {
+            applied,
+            next,
+            retention_ms,
+            nodes,
+            topics,
+            names,
+            ranges,
+            deleted,
+            fences,
+            auto_splits,
+            loads,
+            producers,
+        };
         if state.is_valid() && state.version() == version { Ok(state) } else { Err(from.malformed()) }
     }
 }

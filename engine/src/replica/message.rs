@@ -14,6 +14,7 @@
 //!     |<--------------------------- Prepared --- |
 //!     | -- Rolled ------------------------------>|   full, and committed to its end
 //!     |<----------------------------- Sealed --- |
+//!     |<---------------------------- Retired --- |   the range was split or merged: behind the `Sealed` of its last segment
 //!     |<---------------------------- Deleted --- |   its topic is deleted, as committed
 //!     | -- Stopped ----------------------------->|   it takes and serves nothing any more
 //!     | -- Noted ------------------------------->|   the catalog says that its files are to go: told no more
@@ -21,7 +22,9 @@
 
 use crate::api::response::{GapCause, Route};
 use crate::format::checksum::Digest;
-use crate::types::{Epoch, KeySpan, NodeId, Offset, ProcessLife, RangeId, SegmentId, ShardId, TopicId};
+use crate::types::{
+    Epoch, KeySpan, NodeId, Offset, ProcessLife, ProducerEpoch, ProducerId, RangeId, SegmentId, ShardId, TopicId,
+};
 
 /// From the controller to the shard that holds a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +61,7 @@ pub enum ToController {
     /// A greater epoch than the one asked for has been promised. Answers `Seal`.
     PromiseRefused { range: RangeId, segment: SegmentId, promised: Epoch },
     /// The roll mark is durable on a quorum, and so is all before it.
-    Rolled { range: RangeId, mark: Rolled },
+    Rolled { range: RangeId, mark: Rolled, cause: RollCause },
     /// The range takes and serves nothing any more. Answers `Deleted`, each time.
     Stopped { range: RangeId },
     /// The catalog says, durably, that the range is deleted and which files are still to be removed. Answers `Deleted`.
@@ -79,8 +82,12 @@ pub struct RangeView {
     pub end: Offset,
     /// Sealed segments with their ends, in order of their bases.
     pub sealed: Vec<SealedSegment>,
-    /// Committed as open, and not yet sealed: at most one, and after it a successor that was prepared for it.
+    /// Committed as open in an earlier life, and not yet sealed: at most one, and after it a successor that was prepared for it. One
+    /// of this life is told by `Open`.
     pub open: Vec<SegmentOpen>,
+    /// Of a range that was split or merged from others and has none of its own records sealed yet: producers whose earlier epochs are
+    /// refused, ascending by producer.
+    pub fences: Vec<Fence>,
     /// Set if the range itself is sealed.
     pub successors: Option<Vec<Route>>,
 }
@@ -134,6 +141,15 @@ pub struct Span {
     pub cause: GapCause,
 }
 
+/// The epoch below which a producer's batches are refused in a range that has none of its batches yet: what its ancestors knew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fence {
+    pub producer: ProducerId,
+    pub epoch: ProducerEpoch,
+    /// When it last wrote, on the committed retention clock, in ms.
+    pub seen_ms: u64,
+}
+
 /// What a replica holds of the tail that it was asked to seal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealAnswer {
@@ -145,6 +161,19 @@ pub struct SealAnswer {
     pub unreadable: Vec<Span>,
     /// The roll mark, if the segment ends in one: then the tail goes on in the successor.
     pub mark: Option<Rolled>,
+    /// What the replica knows of producers whose id was opened again, ascending by producer.
+    pub fences: Vec<Fence>,
+}
+
+/// Why a living primary has rolled a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RollCause {
+    /// It was full.
+    Full,
+    /// It held records and was as old as a segment may become.
+    Age,
+    /// Somebody asked for it.
+    Asked,
 }
 
 /// A segment ended by a roll mark.
@@ -171,4 +200,20 @@ impl ToReplica {
             | Self::Deleted { range } => *range,
         }
     }
+}
+
+/// All of both, ascending by producer: of a producer that is in both, the greater epoch and the later time. Both ascend.
+#[must_use]
+pub fn join_fences(ours: &[Fence], theirs: &[Fence]) -> Vec<Fence> {
+    let mut all: Vec<Fence> = ours.iter().chain(theirs).copied().collect();
+    all.sort_by_key(|fence| fence.producer);
+    all.dedup_by(|later, kept| {
+        let same = later.producer == kept.producer;
+        if same {
+            kept.epoch = kept.epoch.max(later.epoch);
+            kept.seen_ms = kept.seen_ms.max(later.seen_ms);
+        }
+        same
+    });
+    all
 }

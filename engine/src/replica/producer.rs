@@ -11,8 +11,9 @@ pub use crate::format::segment::ProducerEntry;
 use crate::format::segment::TableRef;
 use crate::format::segment::table::encode_table;
 use crate::format::verdict::DecodeError;
+use crate::replica::message::Fence;
 use crate::types::limits::RANGE_PRODUCERS_MAX;
-use crate::types::{Offset, ProducerId, Sequence};
+use crate::types::{Offset, ProducerEpoch, ProducerId, Run, Sequence};
 
 /// Delay advised when a table is full: a roll may make room.
 const FULL_DELAY_MS: u32 = 100;
@@ -139,6 +140,37 @@ impl ProducerTable {
         }
     }
 
+    /// What a range that begins must know of these producers: epochs only, so that a batch of an earlier one is refused, and one of this or
+    /// a later one begins at sequence 0. Those whose id was never opened again have no earlier epoch.
+    #[must_use]
+    pub fn fences(&self) -> Vec<Fence> {
+        let again = self.entries.iter().filter(|entry| entry.epoch > ProducerEpoch::FIRST);
+        again.map(|e| Fence { producer: e.producer, epoch: e.epoch, seen_ms: e.seen_ms }).collect()
+    }
+
+    /// Refuses what is older than these. An entry that knows as much stays as it is.
+    pub fn fence(&mut self, fences: &[Fence]) {
+        for fence in fences {
+            let entry = ProducerEntry {
+                producer: fence.producer,
+                epoch: fence.epoch,
+                run: Run(0),
+                last: None,
+                end: Offset::ZERO,
+                seen_ms: fence.seen_ms,
+                doubtful: false,
+                doubt_from: Sequence(0),
+                doubt_to: Sequence(0),
+                finished: false,
+            };
+            match self.find(fence.producer) {
+                Err(at) => self.entries.insert(at, entry),
+                Ok(at) if self.entries[at].epoch < fence.epoch => self.entries[at] = entry,
+                Ok(_) => {}
+            }
+        }
+    }
+
     /// Behind a hole: what follows each entry may lie in it.
     pub fn doubt(&mut self) {
         for entry in &mut self.entries {
@@ -167,7 +199,6 @@ fn check_sequence(entry: &ProducerEntry, sequence: Sequence) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{ProducerEpoch, Run};
 
     fn stamp(producer: u64, epoch: u32, run: u32, sequence: u64) -> Stamp {
         Stamp {

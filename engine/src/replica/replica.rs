@@ -159,6 +159,7 @@ impl Replica {
         if self.phase != Phase::Unknown {
             return;
         }
+        self.producers.fence(&view.fences);
         self.topic = view.topic;
         self.span = view.span;
         self.epoch = self.epoch.max(view.epoch);
@@ -210,6 +211,8 @@ impl Replica {
 
     fn retired(&mut self, epoch: Epoch, successors: Vec<Route>, commands: &mut Vec<Command>) {
         self.epoch = self.epoch.max(epoch);
+        // Its last segment's end was committed with this, and settled what waited.
+        self.refuse_pending(&Refusal::Sealed { successors: successors.clone(), last: None }, commands);
         self.phase = Phase::Retired { successors };
         commands.push(Command::Wake);
     }

@@ -18,7 +18,7 @@ use crate::api::error::Refusal;
 use crate::api::request::ReplyTo;
 use crate::api::response::{RangeRolled, Response};
 use crate::format::checksum::Digest;
-use crate::replica::message::{Rolled, SegmentOpen, ToController};
+use crate::replica::message::{RollCause, Rolled, SegmentOpen, ToController};
 use crate::replica::replica::{Command, OPENING_DELAY_MS, Phase, Replica};
 use crate::types::{Offset, SegmentId};
 
@@ -26,6 +26,7 @@ use crate::types::{Offset, SegmentId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roll {
     pub mark: Rolled,
+    pub cause: RollCause,
     pub reported: bool,
 }
 
@@ -113,10 +114,10 @@ impl Replica {
     ///
     /// # Panics
     /// If no successor is ready.
-    pub fn roll(&mut self, segment: SegmentId, digest: Digest, commands: &mut Vec<Command>) {
+    pub fn roll(&mut self, segment: SegmentId, digest: Digest, cause: RollCause, commands: &mut Vec<Command>) {
         let open = self.successor.take().expect("a roll has a successor");
         let mark = Rolled { segment, end: self.assigned, digest, successor: open.segment };
-        self.roll = Some(Roll { mark, reported: false });
+        self.roll = Some(Roll { mark, cause, reported: false });
         self.begin(open, commands);
     }
 
@@ -129,8 +130,8 @@ impl Replica {
             && committed >= roll.mark.end
         {
             roll.reported = true;
-            let mark = roll.mark;
-            commands.push(Command::Tell(ToController::Rolled { range: self.range, mark }));
+            let (mark, cause) = (roll.mark, roll.cause);
+            commands.push(Command::Tell(ToController::Rolled { range: self.range, mark, cause }));
             self.answer_rollers(mark, commands);
         }
     }

@@ -6,7 +6,7 @@ use crate::api::response::{GapCause, RangeRolled, Response, Stored};
 use crate::format::batch::Stamp;
 use crate::format::checksum::Digest;
 use crate::replica::message::{
-    RangeView, Rolled, SealAnswer, SealedSegment, SegmentOpen, Span, ToController, ToReplica,
+    RangeView, RollCause, Rolled, SealAnswer, SealedSegment, SegmentOpen, Span, ToController, ToReplica,
 };
 use crate::replica::{Admission, Command, Due, ProducerTable, Replica, RollAdmission};
 use crate::types::{
@@ -46,6 +46,7 @@ fn view(end: u64, open: Vec<SegmentOpen>) -> RangeView {
         end: Offset(end),
         sealed: Vec::new(),
         open,
+        fences: Vec::new(),
         successors: None,
     }
 }
@@ -154,7 +155,8 @@ fn from_the_receipt_of_a_seal_nothing_is_taken_and_the_promise_never_falls() {
         give(&mut replica, seal(2)),
         [Command::Tell(ToController::PromiseRefused { range: RANGE, segment: SegmentId(1), promised: Epoch(3) })]
     );
-    let answer = SealAnswer { end: Offset(2), digest: Digest(7), unreadable: Vec::new(), mark: None };
+    let answer =
+        SealAnswer { end: Offset(2), digest: Digest(7), unreadable: Vec::new(), mark: None, fences: Vec::new() };
     let mut commands = Vec::new();
     replica.promised_durable(SegmentId(1), Epoch(2), answer.clone(), &mut commands);
     assert_eq!(commands, [], "an answer in a superseded epoch is not given");
@@ -217,7 +219,8 @@ fn a_tail_that_was_rolled_is_served_and_opened_only_behind_its_second_segment() 
     give(&mut replica, ToReplica::Adopt(view(0, vec![open(1, Some(0), 1), open(2, None, 1)])));
     give(&mut replica, ToReplica::Seal { range: RANGE, segment: SegmentId(1), epoch: Epoch(2) });
     let mark = Rolled { segment: SegmentId(1), end: Offset(4), digest: Digest(7), successor: SegmentId(2) };
-    let answer = SealAnswer { end: Offset(4), digest: Digest(7), unreadable: Vec::new(), mark: Some(mark) };
+    let answer =
+        SealAnswer { end: Offset(4), digest: Digest(7), unreadable: Vec::new(), mark: Some(mark), fences: Vec::new() };
     replica.promised_durable(SegmentId(1), Epoch(2), answer, &mut Vec::new());
     let first = sealed(1, 0, 4, 2);
     let commands = give(&mut replica, ToReplica::Sealed { range: RANGE, sealed: first.clone() });
@@ -268,7 +271,7 @@ fn a_roll_goes_on_at_once_and_is_reported_when_the_full_segment_is_committed() {
     give(&mut replica, ToReplica::Prepared { range: RANGE, after: SegmentId(1), open: next });
     assert_eq!(replica.ready_successor(), Some(SegmentId(2)));
     commands.clear();
-    replica.roll(SegmentId(1), Digest(7), &mut commands);
+    replica.roll(SegmentId(1), Digest(7), RollCause::Full, &mut commands);
     assert_eq!(commands, [Command::Begin { open: next, base: Offset(2) }]);
     assert_eq!(admit(&mut replica, 1, 1), Ok(Admission::Take { segment: SegmentId(2) }));
     commands.clear();
@@ -278,7 +281,7 @@ fn a_roll_goes_on_at_once_and_is_reported_when_the_full_segment_is_committed() {
     replica.report_roll(Offset(2), &mut commands);
     replica.report_roll(Offset(2), &mut commands);
     let mark = Rolled { segment: SegmentId(1), end: Offset(2), digest: Digest(7), successor: SegmentId(2) };
-    assert_eq!(commands, [Command::Tell(ToController::Rolled { range: RANGE, mark })], "once");
+    assert_eq!(commands, [Command::Tell(ToController::Rolled { range: RANGE, mark, cause: RollCause::Full })], "once");
     commands.clear();
     replica.want_successor(&mut commands);
     assert_eq!(commands, [], "the one after next only when the roll is committed");
@@ -315,7 +318,7 @@ fn rolled_for_a_client() -> Replica {
     let (segment, successor) = (SegmentId(1), SegmentId(2));
     assert_eq!(replica.admit_roll(true, &mut commands), Ok(RollAdmission::Roll { segment, successor }));
     assert_eq!(commands, []);
-    replica.roll(segment, Digest(7), &mut commands);
+    replica.roll(segment, Digest(7), RollCause::Full, &mut commands);
     replica.await_roll(to(7));
     replica
 }
@@ -338,7 +341,7 @@ fn a_roll_that_was_asked_for_is_answered_when_it_is_reported_and_whoever_asks_me
     durable(&mut replica, 2);
     replica.report_roll(Offset(2), &mut commands);
     let mark = Rolled { segment: SegmentId(1), end: Offset(2), digest: Digest(7), successor: SegmentId(2) };
-    let report = Command::Tell(ToController::Rolled { range: RANGE, mark });
+    let report = Command::Tell(ToController::Rolled { range: RANGE, mark, cause: RollCause::Full });
     assert_eq!(commands, [report, rolled(7), rolled(8), rolled(9)]);
     commands.clear();
     replica.report_roll(Offset(2), &mut commands);
@@ -417,7 +420,8 @@ fn who_asked_for_a_roll_that_fails_is_told_so() {
     let mut replica = rolled_for_a_client();
     give(&mut replica, ToReplica::Seal { range: RANGE, segment: SegmentId(1), epoch: Epoch(2) });
     let mark = Rolled { segment: SegmentId(1), end: Offset(2), digest: Digest(7), successor: SegmentId(2) };
-    let answer = SealAnswer { end: Offset(2), digest: Digest(7), unreadable: Vec::new(), mark: Some(mark) };
+    let answer =
+        SealAnswer { end: Offset(2), digest: Digest(7), unreadable: Vec::new(), mark: Some(mark), fences: Vec::new() };
     replica.promised_durable(SegmentId(1), Epoch(2), answer, &mut Vec::new());
     let commands = give(&mut replica, ToReplica::Sealed { range: RANGE, sealed: sealed(1, 0, 2, 2) });
     assert!(commands.contains(&rolled(7)), "{commands:?}");

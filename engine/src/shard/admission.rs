@@ -5,10 +5,12 @@ use crate::api::request::ReplyTo;
 use crate::api::response::Response;
 use crate::format::batch::{BatchRef, Stamp};
 use crate::replica::Admission;
+use crate::replica::message::RollCause;
 use crate::shard::command::{Command, Commands};
 use crate::shard::queue::{Body, Kind, Queued};
 use crate::shard::range::RangeSlot;
 use crate::shard::shard::Shard;
+use crate::types::time::MILLISECOND_NS;
 use crate::types::{Epoch, Now, RangeId, SegmentId};
 
 /// Delay advised when memory or the journal is full: about the time of a few groups.
@@ -99,17 +101,18 @@ impl Shard {
         segment: SegmentId,
         commands: &mut Commands,
     ) -> Result<SegmentId, Refusal> {
-        let full = {
-            let (bytes, opened_ns) = self.fill_of(slot);
-            bytes >= self.config.segment_bytes
-                || (bytes > 0 && now.monotonic_ns.saturating_sub(opened_ns) >= self.config.segment_age_ms * 1_000_000)
-        };
-        if !full {
+        let (bytes, opened_ns) = self.fill_of(slot);
+        let cause = if bytes >= self.config.segment_bytes {
+            RollCause::Full
+        } else if bytes > 0 && now.monotonic_ns.saturating_sub(opened_ns) >= self.config.segment_age_ms * MILLISECOND_NS
+        {
+            RollCause::Age
+        } else {
             return Ok(segment);
-        }
+        };
         match self.ranges[slot.0].replica.ready_successor() {
             Some(successor) => {
-                self.roll(now, slot, segment, successor, commands);
+                self.roll(now, slot, (segment, successor), cause, commands);
                 Ok(successor)
             }
             None => {

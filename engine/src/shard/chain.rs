@@ -58,7 +58,10 @@ impl Shard {
     fn table_at_end(&self, view: &RangeView, chain: &[Piece]) -> ProducerTable {
         let held = chain.iter().rposition(|piece| self.catalog.segment(piece.segment).is_some());
         let Some(held) = held else { return ProducerTable::default() };
-        let tail = self.catalog.segment(chain[held].segment).and_then(SegmentRecord::tail);
+        let last = chain[held].segment;
+        let tail = self.catalog.segment(last).and_then(SegmentRecord::tail);
+        // A segment that was rolled leaves its table to its successor; that one is no more in the chain if it ended without a record.
+        let tail = tail.or_else(|| self.catalog.last_tail_above(view.range, last));
         let table = tail.map(|tail| ProducerTable::decode(&tail.table).expect("the catalog judged it"));
         let mut table = table.unwrap_or_default();
         let behind = |segment| chain[held..].iter().any(|piece| piece.segment == segment);

@@ -3,7 +3,7 @@
 use crate::format::checksum::Digest;
 use crate::format::segment::{Footer, Hole, HoleCause, RollMark, Seal, SegmentHeader};
 use crate::replica;
-use crate::replica::message::{Rolled, SealAnswer, SealedSegment, SegmentOpen, Span};
+use crate::replica::message::{RollCause, Rolled, SealAnswer, SealedSegment, SegmentOpen, Span};
 use crate::segment::appender::{Appender, Placed};
 use crate::shard::command::{Command, Commands};
 use crate::shard::queue::{Body, Kind, Queued};
@@ -57,6 +57,7 @@ impl Shard {
     /// The promise is durable, and with it all that was taken before it: answers with what the segment holds.
     pub(super) fn answer_seal(&mut self, now: Now, entry: &Queued, commands: &mut Commands) {
         let range = &mut self.ranges[entry.slot.0];
+        let fences = range.replica.producers().fences();
         let answer = match range.piece_of(entry.segment).map(|at| &range.chain[at]) {
             Some(Piece { tail: Some(tail), .. }) => {
                 let tail = self.tails[tail.0].as_ref().expect("a tail in use");
@@ -67,18 +68,19 @@ impl Shard {
                     digest: mark.digest,
                     successor: mark.successor,
                 });
-                SealAnswer { end, digest, unreadable: Vec::new(), mark }
+                SealAnswer { end, digest, unreadable: Vec::new(), mark, fences }
             }
             Some(Piece { found: Some(found), .. }) => SealAnswer {
                 end: found.end,
                 digest: found.digest,
                 unreadable: found.unreadable.clone(),
                 mark: found.mark,
+                fences,
             },
             // It was opened, and nothing of it had become durable here.
             Some(_) | None => {
                 let end = range.replica.assigned();
-                SealAnswer { end, digest: Digest::default(), unreadable: Vec::new(), mark: None }
+                SealAnswer { end, digest: Digest::default(), unreadable: Vec::new(), mark: None, fences }
             }
         };
         range.replica.promised_durable(entry.segment, Epoch(entry.first), answer, &mut self.replica_commands);
@@ -139,8 +141,8 @@ impl Shard {
         &mut self,
         now: Now,
         slot: RangeSlot,
-        segment: SegmentId,
-        successor: SegmentId,
+        (segment, successor): (SegmentId, SegmentId),
+        cause: RollCause,
         commands: &mut Commands,
     ) {
         let tail_slot = self.ranges[slot.0].open_tail().expect("an open segment has a tail");
@@ -151,7 +153,7 @@ impl Shard {
         let mut table = Vec::new();
         replica.producers().encode(&mut table);
         tail.final_table = Some(table);
-        replica.roll(segment, digest, &mut self.replica_commands);
+        replica.roll(segment, digest, cause, &mut self.replica_commands);
         self.scratch.clear();
         replica.producers().encode(&mut self.scratch);
         let mark = RollMark { end, digest, successor, successor_table: Digest::of(&self.scratch) };

@@ -7,6 +7,7 @@ use crate::api::error::Refusal;
 use crate::api::request::ReplyTo;
 use crate::api::response::{RangeRolled, Response};
 use crate::replica::RollAdmission;
+use crate::replica::message::RollCause;
 use crate::shard::admission::OVERLOADED_DELAY_MS;
 use crate::shard::command::{Command, Commands};
 use crate::shard::range::RangeSlot;
@@ -41,7 +42,7 @@ impl Shard {
                 if !self.has_room(0) {
                     return Err(Refusal::Overloaded { delay_ms: OVERLOADED_DELAY_MS });
                 }
-                self.roll(now, slot, segment, successor, commands);
+                self.roll(now, slot, (segment, successor), RollCause::Asked, commands);
             }
         }
         self.ranges[slot.0].replica.await_roll(to);

@@ -29,5 +29,5 @@ pub(super) fn view(
     open: Vec<SegmentOpen>,
 ) -> RangeView {
     let (span, epoch, trimmed) = (KeySpan::ALL, Epoch(1), Offset(0));
-    RangeView { topic, range, span, epoch, trimmed, end, sealed, open, successors: None }
+    RangeView { topic, range, span, epoch, trimmed, end, sealed, open, fences: Vec::new(), successors: None }
 }

@@ -173,7 +173,7 @@ impl Rig {
                 let open = self.open(None);
                 self.give(Event::Message(ToReplica::Prepared { range, after: segment, open }));
             }
-            ToController::Rolled { range, mark } => {
+            ToController::Rolled { range, mark, .. } => {
                 let base = Offset(0);
                 let sealed = SealedSegment {
                     segment: mark.segment,

@@ -37,3 +37,8 @@ impl fmt::Debug for Epoch {
         fmt::Display::fmt(self, f)
     }
 }
+
+impl ProducerEpoch {
+    /// The epoch under which an id is first given.
+    pub const FIRST: Self = Self(1);
+}

@@ -71,6 +71,7 @@ impl Replies for Inbox {
             | Response::Topics(_)
             | Response::TopicDeleted { .. }
             | Response::Routes { .. }
+            | Response::Lineage { .. }
             | Response::Refused(_) => {}
         }
         let mut slots = self.slots.borrow_mut();
@@ -149,7 +150,7 @@ impl Client {
 
     /// Creates the topic. Fails if it is there.
     pub async fn create_topic(&self) -> Result<(), Refusal> {
-        let create = ControlRequest::CreateTopic { name: "t".to_owned(), ranges: RANGES };
+        let create = ControlRequest::CreateTopic { name: "t".to_owned(), ranges: RANGES, auto_split: None };
         self.ask_until_done(Request::Control(create)).await.map(drop)
     }
 

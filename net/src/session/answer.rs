@@ -1,6 +1,8 @@
 //! From a node's frame to an answer: the client's side of a session.
 
-use sealog_engine::api::response::{ProducerSettled, RangeDescription, RangeRolled, Route, Stored, TopicView};
+use sealog_engine::api::response::{
+    ProducerSettled, RangeDescription, RangeLineage, RangeRolled, Route, Stored, TopicView,
+};
 use sealog_engine::types::{Offset, ProducerEpoch, ProducerId, TopicId};
 
 use crate::wire::client::{self, FetchedView};
@@ -36,6 +38,11 @@ pub enum Answer<'a> {
         topic: TopicView,
         routes: Vec<Route>,
     },
+    /// Ranges, by id; `more`: there are more above the last one.
+    Lineage {
+        ranges: Vec<RangeLineage>,
+        more: bool,
+    },
     Producer {
         producer: ProducerId,
         epoch: ProducerEpoch,
@@ -68,6 +75,10 @@ impl<'a> Answer<'a> {
                 let (topic, routes) = control::read_routes_answer(frame)?;
                 Self::Routes { topic, routes }
             }
+            Kind::Lineage => {
+                let (ranges, more) = control::read_lineage(frame)?;
+                Self::Lineage { ranges, more }
+            }
             Kind::Producer => {
                 let (producer, epoch) = control::read_producer_answer(frame)?;
                 Self::Producer { producer, epoch }
@@ -88,7 +99,10 @@ impl<'a> Answer<'a> {
             | Kind::ListTopics
             | Kind::Routes
             | Kind::OpenProducer
-            | Kind::DeleteTopic => return Err(unexpected),
+            | Kind::DeleteTopic
+            | Kind::SplitRange
+            | Kind::MergeRanges
+            | Kind::ListRanges => return Err(unexpected),
         })
     }
 }

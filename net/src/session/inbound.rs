@@ -40,6 +40,9 @@ pub fn read<'a>(frame: &Frame<'a>, limits: &SessionLimits) -> Result<Inbound<'a>
         Kind::Routes => control(control::read_routes(frame)?),
         Kind::OpenProducer => control(control::read_open_producer(frame)?),
         Kind::DeleteTopic => control(control::read_delete_topic(frame)?),
+        Kind::SplitRange => control(control::read_split_range(frame)?),
+        Kind::MergeRanges => control(control::read_merge_ranges(frame)?),
+        Kind::ListRanges => control(control::read_list_ranges(frame)?),
         Kind::Ping => Inbound::Ping,
         Kind::Hello | Kind::Bye => Inbound::End,
         Kind::Welcome
@@ -55,7 +58,8 @@ pub fn read<'a>(frame: &Frame<'a>, limits: &SessionLimits) -> Result<Inbound<'a>
         | Kind::Topics
         | Kind::RoutesAre
         | Kind::Producer
-        | Kind::TopicDeleted => return Err(unexpected),
+        | Kind::TopicDeleted
+        | Kind::Lineage => return Err(unexpected),
     })
 }
 

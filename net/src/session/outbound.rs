@@ -35,6 +35,7 @@ pub fn append(out: &mut Vec<u8>, correlation: u64, response: &Response) {
             }
         }
         Response::Routes { topic, routes } => control::append_routes(out, correlation, topic, routes),
+        Response::Lineage { ranges, more } => control::append_lineage(out, correlation, ranges, *more),
         Response::Producer { producer, epoch } => control::append_producer(out, correlation, *producer, *epoch),
         Response::Refused(refused) => refusal::append(out, correlation, refused),
     }

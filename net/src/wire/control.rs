@@ -8,7 +8,7 @@
 
 use prost::Message;
 use sealog_engine::api::request::ControlRequest;
-use sealog_engine::api::response::{Route, TopicView};
+use sealog_engine::api::response::{RangeLineage, Route, TopicView};
 use sealog_engine::format::checksum;
 use sealog_engine::types::{Epoch, KeyHash, KeySpan, NodeId, ProducerEpoch, ProducerId, RangeId, ShardId, TopicId};
 use zerocopy::little_endian::U32;
@@ -30,6 +30,9 @@ struct CreateTopicMessage {
     name: String,
     #[prost(uint32, tag = "2")]
     ranges: u32,
+    /// 0: it does not split by itself.
+    #[prost(uint32, tag = "3")]
+    auto_split_ranges_max: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -59,6 +62,9 @@ struct TopicMessage {
     keyspace_version: u32,
     #[prost(uint32, tag = "5")]
     batch_bytes_max: u32,
+    /// 0: it does not split by itself.
+    #[prost(uint32, tag = "6")]
+    auto_split_ranges_max: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -100,6 +106,51 @@ struct RoutesAreMessage {
     routes: Vec<RouteMessage>,
 }
 
+#[derive(Clone, PartialEq, Message)]
+struct SplitRangeMessage {
+    #[prost(string, tag = "1")]
+    topic: String,
+    #[prost(uint64, tag = "2")]
+    range: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct MergeRangesMessage {
+    #[prost(string, tag = "1")]
+    topic: String,
+    #[prost(uint64, tag = "2")]
+    one: u64,
+    #[prost(uint64, tag = "3")]
+    other: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ListRangesMessage {
+    #[prost(string, tag = "1")]
+    topic: String,
+    /// Exclusive. Ids begin at 1.
+    #[prost(uint64, tag = "2")]
+    after: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RangeMessage {
+    #[prost(message, optional, tag = "1")]
+    route: Option<RouteMessage>,
+    #[prost(uint64, repeated, tag = "2")]
+    parents: Vec<u64>,
+    #[prost(uint64, repeated, tag = "3")]
+    successors: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct LineageMessage {
+    #[prost(message, repeated, tag = "1")]
+    ranges: Vec<RangeMessage>,
+    #[prost(bool, tag = "2")]
+    more: bool,
+}
+
 /// A producer id with an epoch: what to replace, and what was given.
 #[derive(Clone, PartialEq, Message)]
 struct ProducerMessage {
@@ -113,6 +164,11 @@ struct ProducerMessage {
 struct OpenProducerMessage {
     #[prost(message, optional, tag = "1")]
     replaces: Option<ProducerMessage>,
+}
+
+/// Of a field whose absence says that there is none.
+fn some_count(count: u32) -> Option<u32> {
+    (count != 0).then_some(count)
 }
 
 fn append_message(out: &mut Vec<u8>, head: Head, message: &impl Message) {
@@ -141,6 +197,7 @@ impl From<&TopicView> for TopicMessage {
             ranges: view.ranges,
             keyspace_version: u32::from(view.keyspace_version),
             batch_bytes_max: view.batch_bytes_max,
+            auto_split_ranges_max: view.auto_split.unwrap_or_default(),
         }
     }
 }
@@ -156,6 +213,7 @@ impl TryFrom<TopicMessage> for TopicView {
             keyspace_version: u8::try_from(message.keyspace_version)
                 .map_err(|_| BodyError::Value { field: "topic.keyspace_version" })?,
             batch_bytes_max: message.batch_bytes_max,
+            auto_split: some_count(message.auto_split_ranges_max),
         })
     }
 }
@@ -188,12 +246,33 @@ impl TryFrom<RouteMessage> for Route {
     }
 }
 
+impl From<&RangeLineage> for RangeMessage {
+    fn from(range: &RangeLineage) -> Self {
+        let ids = |ranges: &[RangeId]| ranges.iter().map(|range| range.0).collect();
+        Self { route: Some((&range.route).into()), parents: ids(&range.parents), successors: ids(&range.successors) }
+    }
+}
+
+impl TryFrom<RangeMessage> for RangeLineage {
+    type Error = BodyError;
+
+    fn try_from(message: RangeMessage) -> Result<Self, BodyError> {
+        let ids = |ranges: Vec<u64>| ranges.into_iter().map(RangeId).collect();
+        Ok(Self {
+            route: message.route.ok_or(BodyError::Value { field: "range.route" })?.try_into()?,
+            parents: ids(message.parents),
+            successors: ids(message.successors),
+        })
+    }
+}
+
 /// Appends the frame of a control request.
 pub fn append_request(out: &mut Vec<u8>, correlation: u64, deadline_ms: u32, request: &ControlRequest) {
     let head = |kind| Head::request(kind, correlation, deadline_ms);
     match request {
-        ControlRequest::CreateTopic { name, ranges } => {
-            let message = CreateTopicMessage { name: name.clone(), ranges: *ranges };
+        ControlRequest::CreateTopic { name, ranges, auto_split } => {
+            let auto_split_ranges_max = auto_split.unwrap_or_default();
+            let message = CreateTopicMessage { name: name.clone(), ranges: *ranges, auto_split_ranges_max };
             append_message(out, head(Kind::CreateTopic), &message);
         }
         ControlRequest::DeleteTopic { name, topic } => {
@@ -203,6 +282,16 @@ pub fn append_request(out: &mut Vec<u8>, correlation: u64, deadline_ms: u32, req
         ControlRequest::ListTopics => append_message(out, head(Kind::ListTopics), &ListTopicsMessage {}),
         ControlRequest::Routes { topic } => {
             append_message(out, head(Kind::Routes), &RoutesMessage { topic: topic.clone() });
+        }
+        ControlRequest::SplitRange { topic, range } => {
+            append_message(out, head(Kind::SplitRange), &SplitRangeMessage { topic: topic.clone(), range: range.0 });
+        }
+        ControlRequest::MergeRanges { topic, ranges: [one, other] } => {
+            let message = MergeRangesMessage { topic: topic.clone(), one: one.0, other: other.0 };
+            append_message(out, head(Kind::MergeRanges), &message);
+        }
+        ControlRequest::Lineage { topic, after } => {
+            append_message(out, head(Kind::ListRanges), &ListRangesMessage { topic: topic.clone(), after: after.0 });
         }
         ControlRequest::OpenProducer { replaces } => {
             let replaces = replaces.map(|(producer, epoch)| ProducerMessage { producer: producer.0, epoch: epoch.0 });
@@ -216,8 +305,8 @@ pub fn append_request(out: &mut Vec<u8>, correlation: u64, deadline_ms: u32, req
 /// # Errors
 /// It is not one.
 pub fn read_create_topic(frame: &Frame<'_>) -> Result<ControlRequest, BodyError> {
-    let CreateTopicMessage { name, ranges } = read_message(frame)?;
-    Ok(ControlRequest::CreateTopic { name, ranges })
+    let CreateTopicMessage { name, ranges, auto_split_ranges_max } = read_message(frame)?;
+    Ok(ControlRequest::CreateTopic { name, ranges, auto_split: some_count(auto_split_ranges_max) })
 }
 
 /// Reads the body of a request to delete a topic.
@@ -244,6 +333,33 @@ pub fn read_list_topics(frame: &Frame<'_>) -> Result<ControlRequest, BodyError> 
 pub fn read_routes(frame: &Frame<'_>) -> Result<ControlRequest, BodyError> {
     let RoutesMessage { topic } = read_message(frame)?;
     Ok(ControlRequest::Routes { topic })
+}
+
+/// Reads the body of a request to split a range.
+///
+/// # Errors
+/// It is not one.
+pub fn read_split_range(frame: &Frame<'_>) -> Result<ControlRequest, BodyError> {
+    let SplitRangeMessage { topic, range } = read_message(frame)?;
+    Ok(ControlRequest::SplitRange { topic, range: RangeId(range) })
+}
+
+/// Reads the body of a request to make one range of two.
+///
+/// # Errors
+/// It is not one.
+pub fn read_merge_ranges(frame: &Frame<'_>) -> Result<ControlRequest, BodyError> {
+    let MergeRangesMessage { topic, one, other } = read_message(frame)?;
+    Ok(ControlRequest::MergeRanges { topic, ranges: [RangeId(one), RangeId(other)] })
+}
+
+/// Reads the body of a question for a topic's ranges, sealed ones too.
+///
+/// # Errors
+/// It is not one.
+pub fn read_list_ranges(frame: &Frame<'_>) -> Result<ControlRequest, BodyError> {
+    let ListRangesMessage { topic, after } = read_message(frame)?;
+    Ok(ControlRequest::Lineage { topic, after: RangeId(after) })
 }
 
 /// Reads the body of a request for a producer id.
@@ -277,6 +393,12 @@ pub fn append_routes(out: &mut Vec<u8>, correlation: u64, topic: &TopicView, rou
     let message =
         RoutesAreMessage { topic: Some(topic.into()), routes: routes.iter().map(RouteMessage::from).collect() };
     append_message(out, Head::answer(Kind::RoutesAre, correlation), &message);
+}
+
+/// Appends the frame of ranges with what they were made of and became.
+pub fn append_lineage(out: &mut Vec<u8>, correlation: u64, ranges: &[RangeLineage], more: bool) {
+    let message = LineageMessage { ranges: ranges.iter().map(RangeMessage::from).collect(), more };
+    append_message(out, Head::answer(Kind::Lineage, correlation), &message);
 }
 
 /// Appends the frame of a producer id.
@@ -319,6 +441,16 @@ pub fn read_routes_answer(frame: &Frame<'_>) -> Result<(TopicView, Vec<Route>), 
     let topic = message.topic.ok_or(BodyError::Value { field: "routes.topic" })?.try_into()?;
     let routes = message.routes.into_iter().map(Route::try_from).collect::<Result<_, _>>()?;
     Ok((topic, routes))
+}
+
+/// Reads ranges with what they were made of and became, and whether there are more.
+///
+/// # Errors
+/// It is not that.
+pub fn read_lineage(frame: &Frame<'_>) -> Result<(Vec<RangeLineage>, bool), BodyError> {
+    let message: LineageMessage = read_message(frame)?;
+    let ranges = message.ranges.into_iter().map(RangeLineage::try_from).collect::<Result<_, _>>()?;
+    Ok((ranges, message.more))
 }
 
 /// Reads a producer id.

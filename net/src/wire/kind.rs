@@ -93,6 +93,14 @@ kinds! {
     DeleteTopic = 0x0208,
     /// It is deleted.
     TopicDeleted = 0x0209,
+    /// Split a range.
+    SplitRange = 0x020a,
+    /// Ranges, with what they were made of and became.
+    Lineage = 0x020b,
+    /// Make one range of two. Answered by `Lineage`.
+    MergeRanges = 0x020c,
+    /// Give a topic's ranges, sealed ones too. Answered by `Lineage`.
+    ListRanges = 0x020e,
 }
 
 impl Kind {

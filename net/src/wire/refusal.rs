@@ -104,7 +104,9 @@ struct Details<'a> {
 fn details(refusal: &Refusal) -> Details<'_> {
     let of = |numbers: [u64; 3]| Details { numbers, ..Details::default() };
     match refusal {
-        Refusal::BadRangeCount { most } | Refusal::BatchTooLarge { most } => of([u64::from(*most), 0, 0]),
+        Refusal::BadRangeCount { most } | Refusal::BatchTooLarge { most } | Refusal::TooManyRanges { most } => {
+            of([u64::from(*most), 0, 0])
+        }
         Refusal::NotPrimary { route } => Details { routes: route.as_slice(), ..Details::default() },
         Refusal::Sealed { successors, last } => {
             let flags = if last.is_some() { FLAG_LAST } else { 0 };
@@ -142,7 +144,11 @@ fn details(refusal: &Refusal) -> Details<'_> {
         | Refusal::Doubtful
         | Refusal::DeadlinePassed
         | Refusal::Stopping
-        | Refusal::BadRequest => Details::default(),
+        | Refusal::BadRequest
+        | Refusal::OneHash
+        | Refusal::NotBuddies
+        | Refusal::Reshaping { .. }
+        | Refusal::MergeGivenUp { .. } => Details::default(),
     }
 }
 
@@ -201,6 +207,11 @@ fn refusal_of(wire: &RefusedStruct, routes: Vec<Route>) -> Result<Option<Refusal
         24 => Refusal::DeadlinePassed,
         25 => Refusal::Stopping,
         26 => Refusal::BadRequest,
+        27 => Refusal::OneHash,
+        28 => Refusal::NotBuddies,
+        29 => Refusal::TooManyRanges { most: narrow(first)? },
+        30 => Refusal::Reshaping { delay_ms },
+        31 => Refusal::MergeGivenUp { delay_ms },
         _ => return Ok(None),
     }))
 }

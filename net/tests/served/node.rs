@@ -47,6 +47,7 @@ impl Memory {
             ranges: RANGES,
             keyspace_version: 1,
             batch_bytes_max: 1 << 20,
+            auto_split: None,
         }
     }
 
@@ -105,10 +106,15 @@ impl ShardService for Memory {
             }
             Request::Control(ControlRequest::Routes { .. }) => Response::Refused(Refusal::UnknownTopic),
             Request::Control(ControlRequest::ListTopics) => Response::Topics(vec![Self::topic()]),
-            Request::Control(ControlRequest::CreateTopic { name, ranges }) => {
+            Request::Control(ControlRequest::CreateTopic { name, ranges, .. }) => {
                 Response::Topic(TopicView { name, ranges, ..Self::topic() })
             }
-            Request::Control(ControlRequest::DeleteTopic { .. }) => Response::Refused(Refusal::UnknownTopic),
+            Request::Control(
+                ControlRequest::DeleteTopic { .. }
+                | ControlRequest::SplitRange { .. }
+                | ControlRequest::MergeRanges { .. }
+                | ControlRequest::Lineage { .. },
+            ) => Response::Refused(Refusal::UnknownTopic),
         };
         self.replies.reply(to, response);
     }

@@ -37,7 +37,8 @@ impl ShardService for Holding {
             // So many topics as requests are held.
             Request::Control(ControlRequest::ListTopics) => {
                 let (topic, name) = (TopicId(1), String::new());
-                let view = TopicView { topic, name, ranges: 1, keyspace_version: 1, batch_bytes_max: 1 };
+                let view =
+                    TopicView { topic, name, ranges: 1, keyspace_version: 1, batch_bytes_max: 1, auto_split: None };
                 self.replies.reply(to, Response::Topics(vec![view; self.held.borrow().len()]));
             }
             // Lets the oldest go.

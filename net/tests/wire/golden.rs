@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use sealog_engine::api::error::Refusal;
 use sealog_engine::api::request::{ControlRequest, ShardRequest};
 use sealog_engine::api::response::{
-    Fetched, Gap, GapCause, ProducerSettled, RangeDescription, RangeRolled, Response, Route, Stored, TopicView,
+    Fetched, Gap, GapCause, ProducerSettled, RangeDescription, RangeLineage, RangeRolled, Response, Route, Stored,
+    TopicView,
 };
 use sealog_engine::types::{
     ClusterId, Epoch, KeySpan, NodeId, Offset, ProducerEpoch, ProducerId, RangeId, Run, SegmentId, Sequence, ShardId,
@@ -24,7 +25,14 @@ fn route() -> Route {
 }
 
 fn topic() -> TopicView {
-    TopicView { topic: TopicId(5), name: "orders".into(), ranges: 4, keyspace_version: 1, batch_bytes_max: 1 << 20 }
+    TopicView {
+        topic: TopicId(5),
+        name: "orders".into(),
+        ranges: 4,
+        keyspace_version: 1,
+        batch_bytes_max: 1 << 20,
+        auto_split: None,
+    }
 }
 
 fn welcome() -> Welcome {
@@ -87,6 +95,14 @@ fn response(kind: Kind) -> Option<Response> {
         Kind::Topics => Response::Topics(vec![topic(), TopicView { topic: TopicId(6), name: "b".into(), ..topic() }]),
         Kind::RoutesAre => Response::Routes { topic: topic(), routes: vec![route()] },
         Kind::Producer => Response::Producer { producer: ProducerId(12), epoch: ProducerEpoch(4) },
+        Kind::Lineage => Response::Lineage {
+            ranges: vec![RangeLineage {
+                route: route(),
+                parents: vec![RangeId(0x0102)],
+                successors: vec![RangeId(0x2221), RangeId(0x2222)],
+            }],
+            more: true,
+        },
         Kind::TopicDeleted => Response::TopicDeleted { topic: TopicId(5) },
         _ => return None,
     })
@@ -104,8 +120,13 @@ fn request_frame(kind: Kind, out: &mut Vec<u8>) {
         Kind::Describe => ShardRequest::Describe { range },
         _ => {
             let control = match kind {
-                Kind::CreateTopic => ControlRequest::CreateTopic { name: "orders".into(), ranges: 4 },
+                Kind::CreateTopic => ControlRequest::CreateTopic { name: "orders".into(), ranges: 4, auto_split: None },
                 Kind::DeleteTopic => ControlRequest::DeleteTopic { name: "orders".into(), topic: Some(TopicId(5)) },
+                Kind::SplitRange => ControlRequest::SplitRange { topic: "orders".into(), range },
+                Kind::MergeRanges => {
+                    ControlRequest::MergeRanges { topic: "orders".into(), ranges: [range, RangeId(0x1113)] }
+                }
+                Kind::ListRanges => ControlRequest::Lineage { topic: "orders".into(), after: range },
                 Kind::ListTopics => ControlRequest::ListTopics,
                 Kind::Routes => ControlRequest::Routes { topic: "orders".into() },
                 Kind::OpenProducer => {

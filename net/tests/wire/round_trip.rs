@@ -5,7 +5,8 @@ use proptest::sample::select;
 use sealog_engine::api::error::{BadBatch, Refusal};
 use sealog_engine::api::request::{ControlRequest, Request, ShardRequest};
 use sealog_engine::api::response::{
-    Fetched, Gap, GapCause, ProducerSettled, RangeDescription, RangeRolled, Response, Route, Stored, TopicView,
+    Fetched, Gap, GapCause, ProducerSettled, RangeDescription, RangeLineage, RangeRolled, Response, Route, Stored,
+    TopicView,
 };
 use sealog_engine::types::{
     ClusterId, Epoch, KeyHash, KeySpan, NodeId, Offset, ProducerEpoch, ProducerId, RangeId, Run, SegmentId, Sequence,
@@ -47,6 +48,7 @@ fn topic() -> impl Strategy<Value = TopicView> {
             ranges,
             keyspace_version,
             batch_bytes_max,
+            auto_split: None,
         },
     )
 }
@@ -130,6 +132,11 @@ fn fetched() -> impl Strategy<Value = Fetched> {
     )
 }
 
+fn lineage() -> impl Strategy<Value = RangeLineage> {
+    let ids = || prop::collection::vec(any::<u64>().prop_map(RangeId), 0..3);
+    (route(), ids(), ids()).prop_map(|(route, parents, successors)| RangeLineage { route, parents, successors })
+}
+
 fn response() -> impl Strategy<Value = Response> {
     prop_oneof![
         (any::<u32>(), any::<bool>()).prop_map(|(records, repeat)| Response::Stored(Stored { records, repeat })),
@@ -149,6 +156,8 @@ fn response() -> impl Strategy<Value = Response> {
         any::<u64>().prop_map(|topic| Response::TopicDeleted { topic: TopicId(topic) }),
         prop::collection::vec(topic(), 0..5).prop_map(Response::Topics),
         (topic(), prop::collection::vec(route(), 0..5)).prop_map(|(topic, routes)| Response::Routes { topic, routes }),
+        (prop::collection::vec(lineage(), 0..5), any::<bool>())
+            .prop_map(|(ranges, more)| Response::Lineage { ranges, more }),
         (any::<u64>(), any::<u32>()).prop_map(|(producer, epoch)| Response::Producer {
             producer: ProducerId(producer),
             epoch: ProducerEpoch(epoch)
@@ -170,6 +179,7 @@ fn as_response(answer: Answer<'_>) -> Response {
         Answer::TopicDeleted(topic) => Response::TopicDeleted { topic },
         Answer::Topics(topics) => Response::Topics(topics),
         Answer::Routes { topic, routes } => Response::Routes { topic, routes },
+        Answer::Lineage { ranges, more } => Response::Lineage { ranges, more },
         Answer::Producer { producer, epoch } => Response::Producer { producer, epoch },
         Answer::Welcome(_) | Answer::Pong | Answer::Bye(_) => panic!("no response"),
     }
@@ -177,10 +187,17 @@ fn as_response(answer: Answer<'_>) -> Response {
 
 fn control_request() -> impl Strategy<Value = ControlRequest> {
     prop_oneof![
-        ("[a-z]{0,20}", any::<u32>()).prop_map(|(name, ranges)| ControlRequest::CreateTopic { name, ranges }),
+        ("[a-z]{0,20}", any::<u32>(), prop::option::of(1u32..))
+            .prop_map(|(name, ranges, auto_split)| ControlRequest::CreateTopic { name, ranges, auto_split }),
         ("[a-z]{0,20}", prop::option::of(1u64..))
             .prop_map(|(name, topic)| ControlRequest::DeleteTopic { name, topic: topic.map(TopicId) }),
         Just(ControlRequest::ListTopics),
+        ("[a-z]{0,20}", any::<u64>())
+            .prop_map(|(topic, range)| ControlRequest::SplitRange { topic, range: RangeId(range) }),
+        ("[a-z]{0,20}", any::<[u64; 2]>())
+            .prop_map(|(topic, ranges)| ControlRequest::MergeRanges { topic, ranges: ranges.map(RangeId) }),
+        ("[a-z]{0,20}", any::<u64>())
+            .prop_map(|(topic, after)| ControlRequest::Lineage { topic, after: RangeId(after) }),
         "[a-z]{0,20}".prop_map(|topic| ControlRequest::Routes { topic }),
         prop::option::of((any::<u64>(), any::<u32>())).prop_map(|replaces| ControlRequest::OpenProducer {
             replaces: replaces.map(|(producer, epoch)| (ProducerId(producer), ProducerEpoch(epoch))),

@@ -29,6 +29,10 @@ enum Action {
         /// Ranges that share the keys; a power of two.
         #[arg(long, value_name = "N", default_value_t = 1)]
         ranges: u32,
+        /// Split a range of the topic by itself when three of its segments in a row were full, up to so many ranges, and merge two when time
+        /// alone ended three of each, down to --ranges. 64 if no number is given.
+        #[arg(long, value_name = "RANGES_MAX", num_args = 0..=1, default_missing_value = "64")]
+        auto_split: Option<u32>,
         #[command(flatten)]
         client: Client,
         /// Whom to print for.
@@ -121,9 +125,13 @@ struct Description {
 impl Topic {
     pub(super) fn run(&self) -> Outcome {
         match &self.action {
-            Action::Create { name, ranges, client, format } => {
-                let topic =
-                    client.admin()?.create_topic(name, *ranges).map_err(|error| Failure::of_topic(error, name))?;
+            Action::Create { name, ranges, auto_split, client, format } => {
+                let mut admin = client.admin()?;
+                let created = match auto_split {
+                    None => admin.create_topic(name, *ranges),
+                    Some(most) => admin.create_splitting_topic(name, *ranges, *most),
+                };
+                let topic = created.map_err(|error| Failure::of_topic(error, name))?;
                 format.print(&Created(topic.into()))?;
             }
             Action::List { client, format } => {

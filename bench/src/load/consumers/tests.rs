@@ -58,7 +58,14 @@ impl Node {
         match request {
             Request::Control(ControlRequest::Routes { topic }) => {
                 let (name, batch_bytes_max) = (topic.clone(), BATCH_BYTES_MAX);
-                let topic = TopicView { topic: TopicId(1), name, ranges: 1, keyspace_version: 1, batch_bytes_max };
+                let topic = TopicView {
+                    topic: TopicId(1),
+                    name,
+                    ranges: 1,
+                    keyspace_version: 1,
+                    batch_bytes_max,
+                    auto_split: None,
+                };
                 let (range, span, epoch) = (RangeId(1), KeySpan::ALL, Epoch(1));
                 Response::Routes {
                     topic,

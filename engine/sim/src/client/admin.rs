@@ -39,7 +39,7 @@ impl Admin {
         };
         self.ask_again_ns = Some(now.monotonic_ns + PATIENCE_MS * MILLISECOND_NS);
         if self.links.is_up(Links::FIRST) {
-            let request = ControlRequest::CreateTopic { name: name.clone(), ranges: *ranges };
+            let request = ControlRequest::CreateTopic { name: name.clone(), ranges: *ranges, auto_split: None };
             let patience_ms = u32::try_from(PATIENCE_MS).expect("a short time");
             control::append_request(self.links.outbound(Links::FIRST), 0, patience_ms, &request);
             control::append_request(self.links.outbound(Links::FIRST), 1, patience_ms, &ControlRequest::ListTopics);
@@ -84,6 +84,7 @@ impl Client for Admin {
             | Answer::Rolled(_)
             | Answer::Described(_)
             | Answer::Routes { .. }
+            | Answer::Lineage { .. }
             | Answer::Producer { .. } => {}
         }
         Ok(())

@@ -106,9 +106,11 @@ impl Churn {
             return;
         }
         let request = match self.stage {
-            Stage::Creating => {
-                ControlRequest::CreateTopic { name: CHURN_NAME.to_owned(), ranges: *self.random.pick(&[1, 2, 4]) }
-            }
+            Stage::Creating => ControlRequest::CreateTopic {
+                name: CHURN_NAME.to_owned(),
+                ranges: *self.random.pick(&[1, 2, 4]),
+                auto_split: None,
+            },
             Stage::Living { .. } if self.left <= 1 => {
                 self.ask_at_ns = None;
                 return;

@@ -154,6 +154,7 @@ impl Client for Roller {
             | Answer::Topic(_)
             | Answer::TopicDeleted(_)
             | Answer::Topics(_)
+            | Answer::Lineage { .. }
             | Answer::Producer { .. } => {}
         }
         Ok(())

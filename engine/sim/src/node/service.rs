@@ -119,6 +119,7 @@ impl Node {
             | Response::TopicDeleted { .. }
             | Response::Topics(_)
             | Response::Routes { .. }
+            | Response::Lineage { .. }
             | Response::Producer { .. }
             | Response::Refused(_) => format!("answer {to:?} {response:?}"),
         });
@@ -165,7 +166,11 @@ impl Node {
                 }
             }
             Response::TopicDeleted { topic } => around.checks.deleted.gone(*topic),
-            Response::Settled(_) | Response::Topic(_) | Response::Topics(_) | Response::Producer { .. } => {}
+            Response::Settled(_)
+            | Response::Topic(_)
+            | Response::Topics(_)
+            | Response::Lineage { .. }
+            | Response::Producer { .. } => {}
         }
     }
 

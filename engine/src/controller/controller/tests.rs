@@ -3,7 +3,7 @@ use crate::api::request::ControlRequest;
 use crate::api::response::GapCause;
 use crate::controller::Event;
 use crate::format::checksum::Digest;
-use crate::replica::message::{Rolled, SealAnswer, Span, ToController};
+use crate::replica::message::{RollCause, Rolled, SealAnswer, Span, ToController};
 use crate::types::time::SECOND_NS;
 use crate::types::{Epoch, Generator, Offset, ProducerEpoch, ProducerId, RangeId, SegmentId, ShardId};
 
@@ -18,7 +18,13 @@ fn promised(segment: u64, epoch: u64, answer: SealAnswer) -> ToController {
 }
 
 fn holds(end: u64) -> SealAnswer {
-    SealAnswer { end: Offset(end), digest: Digest(u128::from(end)), unreadable: Vec::new(), mark: None }
+    SealAnswer {
+        end: Offset(end),
+        digest: Digest(u128::from(end)),
+        unreadable: Vec::new(),
+        mark: None,
+        fences: Vec::new(),
+    }
 }
 
 fn mark(segment: u64, end: u64, successor: u64) -> Rolled {
@@ -31,7 +37,7 @@ fn filling(segment: u64) -> ToController {
 }
 
 fn rolled(mark: Rolled) -> ToController {
-    ToController::Rolled { range: R1, mark }
+    ToController::Rolled { range: R1, mark, cause: RollCause::Full }
 }
 
 /// A topic of one range whose first segment is open, on one shard.
@@ -94,7 +100,7 @@ fn a_topic_is_told_to_its_shards_and_then_to_its_client() {
 fn a_topic_that_cannot_be_is_refused() {
     let mut world = World::founded(1);
     world.look();
-    let create = |name: &str, ranges| ControlRequest::CreateTopic { name: name.to_owned(), ranges };
+    let create = |name: &str, ranges| ControlRequest::CreateTopic { name: name.to_owned(), ranges, auto_split: None };
     world.ask(1, create("a/b", 1));
     world.ask(2, create("a", 3));
     // Both of one name are under way before either is committed.
@@ -120,7 +126,7 @@ fn a_topic_that_cannot_be_is_refused() {
 fn a_request_that_comes_after_its_deadline_is_not_done() {
     let mut world = World::founded(1);
     world.look();
-    let request = ControlRequest::CreateTopic { name: "a".to_owned(), ranges: 1 };
+    let request = ControlRequest::CreateTopic { name: "a".to_owned(), ranges: 1, auto_split: None };
     world.step(Event::Request { to: super::super::testing::client(1), deadline_ns: 1, request });
     world.expect("reply 1: refused: the deadline has passed");
 }
@@ -352,7 +358,7 @@ fn late_messages_change_nothing() {
     world.expect("");
     world.say(ToController::Ready { shard: ShardId(0) });
     world.say(ToController::Ready { shard: ShardId(9) });
-    world.expect("tell shard-0: adopt r1 in e1 end @0 sealed [] open [s1 at @0 in e1 by life-1]");
+    world.expect("tell shard-0: adopt r1 in e1 end @0 sealed [] open []");
 }
 
 #[test]
@@ -494,7 +500,7 @@ fn producer_ids_come_from_a_block_and_are_fenced_when_opened_again() {
 fn after_a_failed_write_nothing_more_is_promised_and_reading_goes_on() {
     let mut world = opened();
     world.writes_left = Some(1);
-    let create = |name: &str| ControlRequest::CreateTopic { name: name.to_owned(), ranges: 1 };
+    let create = |name: &str| ControlRequest::CreateTopic { name: name.to_owned(), ranges: 1, auto_split: None };
     world.ask(1, create("b"));
     world.ask(2, create("c"));
     world.settle();
@@ -578,7 +584,10 @@ fn whatever_was_told_survives_a_power_cut_at_any_point() {
             match random.draw() % 6 {
                 0 => {
                     topic += 1;
-                    world.ask(topic, ControlRequest::CreateTopic { name: format!("t-{topic}"), ranges: 2 });
+                    world.ask(
+                        topic,
+                        ControlRequest::CreateTopic { name: format!("t-{topic}"), ranges: 2, auto_split: None },
+                    );
                 }
                 1 => world.say(need_open()),
                 2 => world.say(filling(world.controller.next_segment.0 - 1)),

@@ -157,7 +157,8 @@ fn a_torn_last_group_was_told_to_nobody_and_is_dropped() {
     world.create_topic("a", 1);
     let told = world.controller.state().clone();
     let position = usize::try_from(world.controller.log.next().position.0).unwrap();
-    world.ask(9, crate::api::request::ControlRequest::CreateTopic { name: "b".to_owned(), ranges: 1 });
+    world
+        .ask(9, crate::api::request::ControlRequest::CreateTopic { name: "b".to_owned(), ranges: 1, auto_split: None });
     assert!(world.perform_one());
     let mut store = world.store.clone();
     // The body, behind header and directory.

@@ -7,8 +7,8 @@ use crate::api::response::GapCause;
 use crate::failover::lint::{Unsafe, lint};
 use crate::format::checksum::Digest;
 use crate::metadata::SealReason;
-use crate::replica::message::{Rolled, SealAnswer, SegmentOpen, Span};
-use crate::types::{NodeId, Offset, ProcessLife, RangeId};
+use crate::replica::message::{Fence, Rolled, SealAnswer, SegmentOpen, Span};
+use crate::types::{NodeId, Offset, ProcessLife, ProducerEpoch, ProducerId, RangeId};
 
 fn segment(id: u64, base: Option<u64>, replicas: u8, quorum: u8) -> SegmentOpen {
     SegmentOpen {
@@ -39,12 +39,18 @@ fn view(replicas: u8, quorum: u8) -> RoundView {
         promised: None,
         answers: BTreeMap::new(),
         damage_wait_over: false,
-        open_next: false,
+        goal: Goal::Rest,
     }
 }
 
 fn answer(end: u64) -> SealAnswer {
-    SealAnswer { end: Offset(end), digest: Digest(u128::from(end)), unreadable: Vec::new(), mark: None }
+    SealAnswer {
+        end: Offset(end),
+        digest: Digest(u128::from(end)),
+        unreadable: Vec::new(),
+        mark: None,
+        fences: Vec::new(),
+    }
 }
 
 fn begun(replicas: u8, quorum: u8, answers: &[SealAnswer]) -> RoundView {
@@ -112,7 +118,7 @@ fn a_single_copys_answer_seals_with_its_holes() {
 #[test]
 fn the_next_segment_opens_with_the_seal_if_somebody_waits() {
     expect(
-        &RoundView { open_next: true, ..begun(1, 1, &[answer(120)]) },
+        &RoundView { goal: Goal::GoOn, ..begun(1, 1, &[answer(120)]) },
         "r4
          1 commit: seal s7 [@100, @120) in e3, digest 00000000000000000000000000000078, open the next at @120 in e3 on n1 after s7",
     );
@@ -121,7 +127,7 @@ fn the_next_segment_opens_with_the_seal_if_somebody_waits() {
 #[test]
 fn behind_an_empty_segment_the_next_follows_the_one_before() {
     expect(
-        &RoundView { open_next: true, ..begun(1, 1, &[answer(100)]) },
+        &RoundView { goal: Goal::GoOn, ..begun(1, 1, &[answer(100)]) },
         "r4
          1 commit: seal s7 [@100, @100) in e3, digest 00000000000000000000000000000064, open the next at @100 in e3 on n1 after s6",
     );
@@ -133,7 +139,7 @@ fn the_most_advanced_intact_replica_becomes_the_primary() {
     let (from, to) = (Offset(105), Offset(106));
     damaged.unreadable.push(Span { from, to, records_at_most: 1, cause: GapCause::Unreadable });
     expect(
-        &RoundView { open_next: true, ..begun(3, 2, &[damaged, answer(110), answer(120)]) },
+        &RoundView { goal: Goal::GoOn, ..begun(3, 2, &[damaged, answer(110), answer(120)]) },
         "r4
          1 commit: seal s7 [@100, @120) in e3, digest 00000000000000000000000000000078, open the next at @120 in e3 on n3 after s7",
     );
@@ -173,7 +179,7 @@ fn a_round_goes_on_in_the_second_segment_behind_a_mark() {
     let marked = SealAnswer { mark: Some(mark), ..answer(120) };
     let second = Some(segment(8, None, 1, 1));
     expect(
-        &RoundView { second, open_next: true, ..begun(1, 1, &[marked]) },
+        &RoundView { second, goal: Goal::GoOn, ..begun(1, 1, &[marked]) },
         "r4
          1 commit: seal s7 [@100, @120) in e3, digest 00000000000000000000000000000078, go on in s8
          2 ask n1 to promise e3 for s8
@@ -241,17 +247,64 @@ proptest! {
         replicas in 1u8..5,
         all: bool,
         answers in prop::collection::btree_map((1u32..5).prop_map(NodeId), any_answer(), 0..5),
-        (is_begun, damage_wait_over, open_next, has_second) in any::<(bool, bool, bool, bool)>(),
+        (is_begun, damage_wait_over, has_second) in any::<(bool, bool, bool)>(),
+        goal in prop::sample::select(vec![Goal::Rest, Goal::GoOn, Goal::Split, Goal::Merge]),
         promised in prop::option::of((0u64..9).prop_map(Epoch)),
     ) {
         let quorum = if all { replicas } else { replicas / 2 + 1 };
         let answers = answers.into_iter().filter(|(node, _)| node.0 <= u32::from(replicas)).collect();
         let second = has_second.then(|| segment(8, None, replicas, quorum));
         let view = RoundView {
-            begun: is_begun, answers, damage_wait_over, open_next, second, promised, ..begun(replicas, quorum, &[])
+            begun: is_begun, answers, damage_wait_over, goal, second, promised, ..begun(replicas, quorum, &[])
         };
         let plan = plan(&view);
         prop_assert_eq!(lint(&view, &plan), vec![], "{}", plan);
         prop_assert!(!plan.steps.is_empty());
     }
+}
+
+fn fence(producer: u64, epoch: u32) -> Fence {
+    Fence { producer: ProducerId(producer), epoch: ProducerEpoch(epoch), seen_ms: 5 }
+}
+
+#[test]
+fn a_split_is_committed_with_the_end_and_with_all_that_any_copy_knows_of_producers() {
+    let knows = |end, fences: &[Fence]| SealAnswer { fences: fences.to_vec(), ..answer(end) };
+    let answers = [knows(120, &[fence(1, 2), fence(4, 3)]), knows(110, &[fence(4, 2)]), knows(130, &[fence(9, 2)])];
+    expect(
+        &RoundView { goal: Goal::Split, ..begun(3, 2, &answers) },
+        "r4
+         1 commit: seal s7 [@100, @120) in e3, digest 00000000000000000000000000000078, split with 3 fences, open both on n1",
+    );
+}
+
+#[test]
+fn a_rolled_tail_is_sealed_to_its_second_segment_before_it_splits() {
+    let mark = Rolled { segment: SegmentId(7), end: Offset(120), digest: Digest(1), successor: SegmentId(8) };
+    let marked = SealAnswer { mark: Some(mark), ..answer(120) };
+    expect(
+        &RoundView { second: Some(segment(8, None, 1, 1)), goal: Goal::Split, ..begun(1, 1, &[marked]) },
+        "r4
+         1 commit: seal s7 [@100, @120) in e3, digest 00000000000000000000000000000078, go on in s8
+         2 ask n1 to promise e3 for s8
+         3 await 1 answers, 0 are here",
+    );
+}
+
+#[test]
+fn ranges_merge_only_when_the_end_of_each_is_known() {
+    let held = |range, fences: &[Fence]| {
+        let answers = [SealAnswer { fences: fences.to_vec(), ..answer(120) }];
+        let view = RoundView { range: RangeId(range), goal: Goal::Merge, ..begun(1, 1, &answers) };
+        assert_eq!(lint(&view, &plan(&view)), []);
+        plan(&view)
+    };
+    let (low, high) = (held(4, &[fence(1, 2), fence(7, 3)]), held(5, &[fence(7, 2), fence(8, 2)]));
+    let waiting = plan(&RoundView { range: RangeId(5), goal: Goal::Merge, ..begun(1, 1, &[]) });
+    assert_eq!((merge(&low, &waiting), merge(&waiting, &high)), (None, None));
+    let Some(step @ Step::Merge { .. }) = merge(&low, &high) else { panic!("both ends are known") };
+    let end = "s7 [@100, @120) in e3, digest 00000000000000000000000000000078";
+    assert_eq!(step.to_string(), format!("commit: seal r4 {end} and r5 {end}, merge with 3 fences, open on n1"));
+    let Step::Merge { fences, .. } = step else { unreachable!() };
+    assert_eq!(fences, [fence(1, 2), fence(7, 3), fence(8, 2)], "of each producer the greatest epoch");
 }

@@ -8,7 +8,13 @@ use crate::replica::message::Rolled;
 const NODES: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
 
 fn answer(end: u64) -> SealAnswer {
-    SealAnswer { end: Offset(end), digest: Digest(u128::from(end)), unreadable: Vec::new(), mark: None }
+    SealAnswer {
+        end: Offset(end),
+        digest: Digest(u128::from(end)),
+        unreadable: Vec::new(),
+        mark: None,
+        fences: Vec::new(),
+    }
 }
 
 fn damaged(end: u64, spans: &[(u64, u64)]) -> SealAnswer {
@@ -155,6 +161,7 @@ fn a_single_copys_unreadable_spans_are_holes_at_once() {
         digest: Some(copy.digest),
         goes_on: None,
         sources: vec![NODES[0]],
+        fences: Vec::new(),
     };
     assert_eq!(decide(ONE, &answers(&[copy]), false), Decision::Seal(expected));
 }

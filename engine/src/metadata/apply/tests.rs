@@ -4,24 +4,25 @@ use crate::format::checksum::Digest;
 use crate::replica::message::Span;
 use crate::types::ShardId;
 
-const NODE: NodeId = NodeId(1);
+pub(super) const NODE: NodeId = NodeId(1);
 const RANGE: RangeId = RangeId(1);
 
-fn started(life: u64) -> Change {
+pub(super) fn started(life: u64) -> Change {
     Change::NodeStarted { node: NODE, life: ProcessLife(life), shards: 2 }
 }
 
-fn create(name: &str, ranges: u32) -> Change {
+pub(super) fn create(name: &str, ranges: u32) -> Change {
     Change::CreateTopic {
         name: name.to_owned(),
         keyspace_version: 1,
         batch_bytes_max: 1 << 20,
         ranges,
         homes: vec![NODE],
+        auto_split: None,
     }
 }
 
-fn opening(segment: u64, base: Option<u64>, epoch: u64, life: u64, predecessor: Option<u64>) -> SegmentOpen {
+pub(super) fn opening(segment: u64, base: Option<u64>, epoch: u64, life: u64, predecessor: Option<u64>) -> SegmentOpen {
     SegmentOpen {
         segment: SegmentId(segment),
         base: base.map(Offset),
@@ -37,7 +38,7 @@ fn opening(segment: u64, base: Option<u64>, epoch: u64, life: u64, predecessor: 
     }
 }
 
-fn sealed(segment: u64, base: u64, end: u64, epoch: u64) -> SealedSegment {
+pub(super) fn sealed(segment: u64, base: u64, end: u64, epoch: u64) -> SealedSegment {
     SealedSegment {
         segment: SegmentId(segment),
         base: Offset(base),
@@ -62,7 +63,7 @@ fn seal(sealed: SealedSegment, goes_on: bool, open: Option<SegmentOpen>) -> Chan
 }
 
 /// A state in which all of these were taken.
-fn after(changes: &[Change]) -> State {
+pub(super) fn after(changes: &[Change]) -> State {
     let mut state = State::default();
     for change in changes {
         state.apply(change).unwrap_or_else(|rejected| panic!("{change:?}: {rejected}"));
@@ -71,7 +72,7 @@ fn after(changes: &[Change]) -> State {
 }
 
 /// Refuses the change for this reason, and nothing but the count has changed.
-fn refuses(state: &State, change: &Change, why: Rejected) {
+pub(super) fn refuses(state: &State, change: &Change, why: Rejected) {
     let mut next = state.clone();
     assert_eq!(next.apply(change), Err(why), "{change:?}");
     next.applied -= 1;
@@ -212,6 +213,7 @@ fn a_roll_opens_the_prepared_successor_where_the_first_ends() {
         range: RANGE,
         sealed: sealed(1, 0, 10, epoch),
         successor: SegmentId(successor),
+        cause: RollCause::Asked,
     };
     refuses(&state, &rolled(3, 1), Misfit::NotPrepared { segment: SegmentId(3) }.into());
     refuses(&state, &rolled(2, 2), Rejected::StaleEpoch { current: Epoch(1) });
@@ -229,7 +231,8 @@ fn a_roll_opens_the_prepared_successor_where_the_first_ends() {
 fn a_round_goes_on_in_the_second_segment_or_drops_it() {
     let mut state = prepared();
     state.apply(&begin_seal(1, 2)).unwrap();
-    let rolled = Change::Rolled { range: RANGE, sealed: sealed(1, 0, 10, 2), successor: SegmentId(2) };
+    let rolled =
+        Change::Rolled { range: RANGE, sealed: sealed(1, 0, 10, 2), successor: SegmentId(2), cause: RollCause::Asked };
     refuses(&state, &rolled, Rejected::Sealing);
 
     let mut dropped = state.clone();

@@ -4,7 +4,7 @@ use super::*;
 use crate::api::response::GapCause;
 use crate::format::checksum::Digest;
 use crate::metadata::{Change, SealReason};
-use crate::replica::message::{SealedSegment, SegmentOpen, Span};
+use crate::replica::message::{Fence, RollCause, SealedSegment, SegmentOpen, Span};
 use crate::types::{Epoch, NodeId, Offset, ProcessLife, ProducerEpoch, ProducerId, RangeId, SegmentId, TopicId};
 
 const LOG: LogStart =
@@ -47,6 +47,7 @@ fn changes() -> Vec<Change> {
             batch_bytes_max: 1 << 20,
             ranges: 2,
             homes: vec![NodeId(1)],
+            auto_split: None,
         },
         Change::Open { range, open: opening(1, Some(0), 1, None) },
         Change::BeginSeal { range, segment: SegmentId(1), epoch: Epoch(2), reason: SealReason::Restart },
@@ -57,7 +58,7 @@ fn changes() -> Vec<Change> {
             open: Some(opening(2, Some(10), 2, Some(1))),
         },
         Change::Prepare { range, after: SegmentId(2), open: opening(3, None, 2, Some(2)) },
-        Change::Rolled { range, sealed: sealed(2, 10, 30, 2, &[]), successor: SegmentId(3) },
+        Change::Rolled { range, sealed: sealed(2, 10, 30, 2, &[]), successor: SegmentId(3), cause: RollCause::Asked },
         Change::Prepare { range, after: SegmentId(3), open: opening(4, None, 2, Some(3)) },
         Change::BeginSeal { range, segment: SegmentId(3), epoch: Epoch(3), reason: SealReason::Asked },
         Change::ProducerBlock { node: NodeId(1), first: ProducerId(1), count: 1024 },
@@ -121,6 +122,120 @@ fn a_change_of_version_2_is_these_bytes() {
     }
 }
 
+/// What version 3 brought: the range of the second topic splits, its halves merge, and a third topic splits by itself.
+fn changes_of_version_3() -> Vec<Change> {
+    let sealed = |segment, end, epoch| SealedSegment {
+        segment: SegmentId(segment),
+        base: Offset(0),
+        end: Offset(end),
+        digest: Digest(0x77),
+        holes: Vec::new(),
+        epoch: Epoch(epoch),
+    };
+    let fences = vec![Fence { producer: ProducerId(7), epoch: ProducerEpoch(2), seen_ms: 60_000 }];
+    vec![
+        Change::Split {
+            range: RangeId(3),
+            sealed: sealed(5, 10, 2),
+            fences: fences.clone(),
+            opens: vec![opening(6, Some(0), 1, None), opening(7, Some(0), 1, None)],
+        },
+        Change::Merge {
+            parents: [(RangeId(4), sealed(6, 20, 2)), (RangeId(5), sealed(7, 0, 2))],
+            fences,
+            open: Some(opening(8, Some(0), 1, None)),
+        },
+        Change::CreateTopic {
+            name: "payments".to_owned(),
+            keyspace_version: 1,
+            batch_bytes_max: 1 << 20,
+            ranges: 2,
+            homes: vec![NodeId(1)],
+            auto_split: Some(16),
+        },
+        Change::Rolled {
+            range: RangeId(7),
+            sealed: sealed(9, 30, 1),
+            successor: SegmentId(10),
+            cause: RollCause::Full,
+        },
+        Change::Rolled { range: RangeId(8), sealed: sealed(11, 5, 1), successor: SegmentId(12), cause: RollCause::Age },
+    ]
+}
+
+/// What stands before each of those.
+fn state_with_fences() -> State {
+    let mut state = state();
+    let begin = |range, segment, reason| Change::BeginSeal {
+        range: RangeId(range),
+        segment: SegmentId(segment),
+        epoch: Epoch(2),
+        reason,
+    };
+    let [split, merge, create, full, aged] = <[Change; 5]>::try_from(changes_of_version_3()).unwrap();
+    let open = |range, segment| Change::Open { range: RangeId(range), open: opening(segment, Some(0), 1, None) };
+    let prepare = |range, after, segment| Change::Prepare {
+        range: RangeId(range),
+        after: SegmentId(after),
+        open: opening(segment, None, 1, Some(after)),
+    };
+    let changes = [
+        Change::CreateTopic {
+            name: "refunds".to_owned(),
+            keyspace_version: 1,
+            batch_bytes_max: 1 << 20,
+            ranges: 1,
+            homes: vec![NodeId(1)],
+            auto_split: None,
+        },
+        open(3, 5),
+        begin(3, 5, SealReason::Split),
+        split,
+        begin(4, 6, SealReason::Merge),
+        begin(5, 7, SealReason::Merge),
+        merge,
+        create,
+        open(7, 9),
+        prepare(7, 9, 10),
+        full,
+        open(8, 11),
+        prepare(8, 11, 12),
+        aged,
+    ];
+    for change in changes {
+        state.apply(&change).unwrap_or_else(|rejected| panic!("{change:?}: {rejected}"));
+    }
+    state
+}
+
+#[test]
+fn a_change_of_version_3_is_these_bytes() {
+    let found: Vec<String> = changes_of_version_3().iter().map(|change| hex(&change.encode())).collect();
+    let golden: Vec<&str> = include_str!("../golden/changes-3.hex").lines().collect();
+    assert_eq!(found, golden);
+    for change in changes_of_version_3() {
+        let mut bytes = change.encode();
+        assert_eq!(Change::decode(&bytes), Ok(change));
+        bytes[0] = 2;
+        assert!(matches!(Change::decode(&bytes), Err(DecodeError::Malformed { .. })), "no build wrote it in version 2");
+    }
+}
+
+#[test]
+fn a_snapshot_of_version_3_is_these_bytes() {
+    let golden: String = include_str!("../golden/snapshot-3.hex").lines().collect();
+    let bytes = encode(&state_with_fences(), &LOG);
+    assert_eq!(hex(&bytes), golden);
+    assert_eq!(decode(&bytes), Ok(Snapshot { state: state_with_fences(), log: LOG }));
+}
+
+#[test]
+fn a_topic_whose_ranges_leave_a_key_to_nobody_is_not_read() {
+    let mut state = state_with_fences();
+    state.ranges.get_mut(&RangeId(6)).unwrap().span = state.ranges[&RangeId(4)].span;
+    assert!(matches!(decode(&encode(&state, &LOG)), Err(SnapshotError::State(_))));
+}
+
 #[test]
 fn a_snapshot_of_version_2_is_these_bytes() {
     let golden: String = include_str!("../golden/snapshot-2.hex").lines().collect();
@@ -148,14 +263,14 @@ fn a_snapshot_is_read_back_whatever_pads_it() {
 #[test]
 fn a_newer_snapshot_or_change_is_told_from_damage() {
     let mut bytes = encode(&state(), &LOG);
-    bytes[8] = 3;
+    bytes[8] = 4;
     assert!(matches!(decode(&bytes), Err(SnapshotError::Header { .. })), "a flipped version is damage");
     let sum = checksum(0, &bytes[..CHECKED]);
     bytes[CHECKED..SNAPSHOT_HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
-    let newer = Newer { what: "metadata snapshot", found: 3, supported: 2 };
+    let newer = Newer { what: "metadata snapshot", found: 4, supported: 3 };
     assert_eq!(decode(&bytes), Err(SnapshotError::Newer(newer)));
-    let newer = Newer { what: "metadata change", found: 3, supported: 2 };
-    assert_eq!(Change::decode(&[3, 77]), Err(DecodeError::Newer(newer)));
+    let newer = Newer { what: "metadata change", found: 4, supported: 3 };
+    assert_eq!(Change::decode(&[4, 77]), Err(DecodeError::Newer(newer)));
 }
 
 #[test]
@@ -178,7 +293,7 @@ fn a_state_that_contradicts_itself_is_not_read() {
 
 proptest! {
     #[test]
-    fn random_bytes_are_refused_without_panic(version in 1u8..=2, bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn random_bytes_are_refused_without_panic(version in 1u8..=3, bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut change = vec![version];
         change.extend(&bytes);
         if let Ok(decoded) = Change::decode(&change) {

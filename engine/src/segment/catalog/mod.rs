@@ -21,6 +21,7 @@ mod record;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 pub use load::{CatalogError, LoadedCatalog, load};
@@ -133,6 +134,13 @@ impl Catalog {
     #[must_use]
     pub fn segment(&self, segment: SegmentId) -> Option<&SegmentRecord> {
         self.segments.get(&segment)
+    }
+
+    /// The index and table of the newest segment of a range above `segment` that has them here.
+    #[must_use]
+    pub fn last_tail_above(&self, range: RangeId, segment: SegmentId) -> Option<&Tail> {
+        let of_range = self.by_range.get(&range)?.range((Bound::Excluded(segment), Bound::Unbounded));
+        of_range.rev().find_map(|segment| self.segment(*segment)?.tail())
     }
 
     /// All promises.

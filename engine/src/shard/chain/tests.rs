@@ -108,7 +108,10 @@ fn a_segment_whose_opening_is_uncertain_is_sealed_above_what_it_may_have_held() 
     let answer = seal(&mut shard, 2);
     let digest = Digest::start_from(SegmentId(2), Offset(5), Digest(8)).hole(Offset(5), Offset(9));
     let unreadable = vec![span_of(&hole(5, 9))];
-    assert_eq!(answer, SealAnswer { end: Offset(9), digest, unreadable: unreadable.clone(), mark: None });
+    assert_eq!(
+        answer,
+        SealAnswer { end: Offset(9), digest, unreadable: unreadable.clone(), mark: None, fences: Vec::new() }
+    );
 
     let message = ToReplica::Sealed { range: RANGE, sealed: sealed(2, 5, 9, unreadable.clone()) };
     give(&mut shard, Event::Message(message));

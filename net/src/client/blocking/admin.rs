@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sealog_engine::api::error::{Refusal, Retry};
 use sealog_engine::api::request::{ControlRequest, ShardRequest};
-use sealog_engine::api::response::{RangeDescription, RangeRolled, Route, TopicView};
+use sealog_engine::api::response::{RangeDescription, RangeLineage, RangeRolled, Route, TopicView};
 use sealog_engine::types::{Offset, ProducerEpoch, ProducerId, RangeId, TopicId};
 use thiserror::Error;
 
@@ -60,6 +60,7 @@ enum Owned {
     TopicDeleted(TopicId),
     Topics(Vec<TopicView>),
     Routes(TopicView, Vec<Route>),
+    Lineage(Vec<RangeLineage>, bool),
     Producer(ProducerId, ProducerEpoch),
     Bounds(Offset, Offset),
     Rolled(RangeRolled),
@@ -156,7 +157,29 @@ impl Admin {
     /// # Errors
     /// It was not created, or may have been.
     pub fn create_topic(&mut self, name: &str, ranges: u32) -> Result<TopicView, RequestError> {
-        let Owned::Topic(topic) = self.control(&ControlRequest::CreateTopic { name: name.to_owned(), ranges })? else {
+        let Owned::Topic(topic) =
+            self.control(&ControlRequest::CreateTopic { name: name.to_owned(), ranges, auto_split: None })?
+        else {
+            return Err(RequestError::Confused);
+        };
+        Ok(topic)
+    }
+
+    /// As [`create_topic`](Self::create_topic), of a topic that splits ranges that fill, up to `ranges_max` of them, and merges those that
+    /// do not, down to `ranges`.
+    ///
+    /// # Errors
+    /// It was not created, or may have been.
+    pub fn create_splitting_topic(
+        &mut self,
+        name: &str,
+        ranges: u32,
+        ranges_max: u32,
+    ) -> Result<TopicView, RequestError> {
+        let auto_split = Some(ranges_max);
+        let Owned::Topic(topic) =
+            self.control(&ControlRequest::CreateTopic { name: name.to_owned(), ranges, auto_split })?
+        else {
             return Err(RequestError::Confused);
         };
         Ok(topic)
@@ -195,6 +218,46 @@ impl Admin {
             return Err(RequestError::Confused);
         };
         Ok((topic, routes))
+    }
+
+    /// Splits a range of a topic at the middle of its key span, and gives its two halves. Split before, it gives those: asking again does
+    /// no harm.
+    ///
+    /// # Errors
+    /// It was not split, or may have been.
+    pub fn split(&mut self, topic: &str, range: RangeId) -> Result<Vec<RangeLineage>, RequestError> {
+        let request = ControlRequest::SplitRange { topic: topic.to_owned(), range };
+        let Owned::Lineage(ranges, _) = self.control(&request)? else { return Err(RequestError::Confused) };
+        Ok(ranges)
+    }
+
+    /// Makes one range of two of a topic, each the other's buddy, in any order, and gives it. Merged before, it gives that: asking again
+    /// does no harm.
+    ///
+    /// # Errors
+    /// They were not merged, or may have been.
+    pub fn merge(&mut self, topic: &str, ranges: [RangeId; 2]) -> Result<RangeLineage, RequestError> {
+        let request = ControlRequest::MergeRanges { topic: topic.to_owned(), ranges };
+        let Owned::Lineage(ranges, _) = self.control(&request)? else { return Err(RequestError::Confused) };
+        ranges.into_iter().next().ok_or(RequestError::Confused)
+    }
+
+    /// The ranges of a topic, sealed ones too, by id, with what they were made of and became.
+    ///
+    /// # Errors
+    /// There is no such topic, or there was no answer.
+    pub fn lineage(&mut self, topic: &str) -> Result<Vec<RangeLineage>, RequestError> {
+        let mut all: Vec<RangeLineage> = Vec::new();
+        loop {
+            let after = all.last().map(|last| last.route.range).unwrap_or_default();
+            let request = ControlRequest::Lineage { topic: topic.to_owned(), after };
+            let Owned::Lineage(ranges, more) = self.control(&request)? else { return Err(RequestError::Confused) };
+            let goes_on = more && !ranges.is_empty();
+            all.extend(ranges);
+            if !goes_on {
+                return Ok(all);
+            }
+        }
     }
 
     /// A new producer id, or the next epoch of one.
@@ -298,6 +361,7 @@ fn owned(answer: Answer<'_>) -> Result<Owned, RequestError> {
         Answer::TopicDeleted(topic) => Owned::TopicDeleted(topic),
         Answer::Topics(topics) => Owned::Topics(topics),
         Answer::Routes { topic, routes } => Owned::Routes(topic, routes),
+        Answer::Lineage { ranges, more } => Owned::Lineage(ranges, more),
         Answer::Producer { producer, epoch } => Owned::Producer(producer, epoch),
         Answer::Bye(_) | Answer::Stored(_) | Answer::Fetched(_) | Answer::Settled(_) => {
             return Err(RequestError::Confused);

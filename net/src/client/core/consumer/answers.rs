@@ -90,6 +90,7 @@ impl Client for Consumer {
             | Answer::TopicDeleted(_)
             | Answer::Topics(_)
             | Answer::Routes { .. }
+            | Answer::Lineage { .. }
             | Answer::Producer { .. } => return Err(BodyError::Kind { kind: frame.kind }),
         }
         Ok(())

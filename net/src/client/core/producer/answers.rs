@@ -121,6 +121,7 @@ impl Client for Producer {
             | Answer::TopicDeleted(_)
             | Answer::Topics(_)
             | Answer::Routes { .. }
+            | Answer::Lineage { .. }
             | Answer::Producer { .. } => return unexpected,
         }
         Ok(())

@@ -155,6 +155,7 @@ impl Node {
                     ranges: 1,
                     keyspace_version: 1,
                     batch_bytes_max: 1 << 20,
+                    auto_split: None,
                 },
                 routes: self.active().into_iter().map(|(id, _)| self.route(RangeId(id))).collect(),
             },

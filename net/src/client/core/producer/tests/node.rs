@@ -29,7 +29,14 @@ pub(super) fn welcome() -> Welcome {
 }
 
 pub(super) fn topic() -> TopicView {
-    TopicView { topic: TopicId(1), name: "topic".into(), ranges: 1, keyspace_version: 1, batch_bytes_max: 1 << 20 }
+    TopicView {
+        topic: TopicId(1),
+        name: "topic".into(),
+        ranges: 1,
+        keyspace_version: 1,
+        batch_bytes_max: 1 << 20,
+        auto_split: None,
+    }
 }
 
 pub(super) fn route(range: u64, span: KeySpan) -> Route {
