@@ -246,6 +246,7 @@ impl Controller {
             }
             Change::DeleteTopic { topic } => match outcome {
                 Ok(_) => self.topic_deleted(entry.index, *topic, commands),
+                Err(_) if self.deleted_before(entry.index, *topic) => {}
                 Err(_) => self.answer(entry.index, &outcome, commands),
             },
             Change::RangeGone { range } => self.deletions.gone(*range),

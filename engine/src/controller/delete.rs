@@ -86,6 +86,13 @@ impl Controller {
         }
     }
 
+    /// A deletion is refused: the topic was deleted while it was under way. If its ranges still stop, it is answered with the first.
+    pub(super) fn deleted_before(&mut self, index: LogIndex, topic: TopicId) -> bool {
+        let Some(stopping) = self.deletions.stopping.get_mut(&topic) else { return false };
+        stopping.askers.extend(self.askers.remove(&index));
+        true
+    }
+
     /// What was to be done about a range is not to be done any more.
     pub(super) fn forget_work(&mut self, range: RangeId) {
         self.work.remove(&range);

@@ -13,12 +13,15 @@ mod verify;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use sealog_bench::load::status::{StatusSource, over_http};
 use sealog_bench::report::objective::Objectives;
 use sealog_bench::report::summary::Report;
 use sealog_bench::run::{FloorSettings, RunError, Target};
+use sealog_engine::types::{ClusterId, NodeId};
+use sealog_net::client::blocking::Admin;
 
 use super::client;
 use crate::exit::{Exit, Failure, Outcome};
@@ -78,21 +81,25 @@ impl FloorArgs {
     }
 }
 
-/// A node reached over the network. What it says of itself is asked at `http`, if that answers.
+/// How long the node is waited for that is asked who it is.
+const WHO_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A node reached over the network. What it says of itself is asked at `http`, if that answers and is of the same node.
 pub(crate) fn target(addresses: &[String], http: Option<SocketAddr>, data_dir: Option<&Path>) -> Target {
-    let status = http.map(over_http).filter(|status| status().is_some_and(|status| is_of(&status, addresses)));
+    let status = http.map(over_http).filter(|status| {
+        let welcome = Admin::connect(addresses, WHO_TIMEOUT).ok().map(|admin| *admin.welcome());
+        welcome.is_some_and(|welcome| status().is_some_and(|status| is_of(&status, welcome.cluster, welcome.node)))
+    });
     let told = |status: &StatusSource| status()?["data_dir"].as_str().map(PathBuf::from);
     let local = |dir: &PathBuf| dir.is_dir();
     let data_dir = data_dir.map(Path::to_owned).or_else(|| status.as_ref().and_then(told).filter(local));
     Target { addresses: addresses.to_vec(), status, data_dir }
 }
 
-/// Whether a status is that of a node at one of these addresses, by its port: several nodes of a machine have one HTTP port each, and the
-/// directory of another one has another floor.
-fn is_of(status: &serde_json::Value, addresses: &[String]) -> bool {
-    let port = |address: &str| address.rsplit_once(':').map(|(_, port)| port.to_owned());
-    let listens = status["listen"].as_str().and_then(port);
-    addresses.iter().any(|address| port(address) == listens)
+/// Whether a status is that of this node: several nodes of a machine have one HTTP port each, and the directory of another one has another
+/// floor.
+fn is_of(status: &serde_json::Value, cluster: ClusterId, node: NodeId) -> bool {
+    status["cluster"] == format!("{:032x}", cluster.0) && status["node"] == node.to_string()
 }
 
 /// Tells people what begins; programs see only the report.
@@ -163,10 +170,10 @@ mod tests {
 
     #[test]
     fn a_status_of_another_node_is_not_believed() {
-        let status = serde_json::json!({"listen": "0.0.0.0:7400"});
-        let addresses = |address: &str| [address.to_owned()];
-        assert!(is_of(&status, &addresses("somewhere:7400")));
-        assert!(!is_of(&status, &addresses("127.0.0.1:7500")));
+        let status = serde_json::json!({"cluster": format!("{:032x}", 9), "node": "n1"});
+        assert!(is_of(&status, ClusterId(9), NodeId(1)));
+        assert!(!is_of(&status, ClusterId(8), NodeId(1)));
+        assert!(!is_of(&status, ClusterId(9), NodeId(2)));
     }
 
     #[test]

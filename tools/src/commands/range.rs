@@ -164,6 +164,17 @@ pub(super) fn ranges_of(admin: &mut Admin, topic: &str) -> Result<(TopicView, Li
     Ok((view, List(lines)))
 }
 
+/// Records of the ranges of a topic that were split or merged, with those that holes hid.
+pub(super) fn sealed_records(admin: &mut Admin, topic: &str) -> Result<u64, Failure> {
+    let lineage = admin.lineage(topic).map_err(|error| Failure::of_topic(error, topic))?;
+    let mut records = 0;
+    for range in lineage.iter().filter(|range| !range.successors.is_empty()) {
+        let (start, end) = admin.bounds(range.route.range)?;
+        records += end.since(start);
+    }
+    Ok(records)
+}
+
 impl Line {
     fn new(route: &Route, described: RangeDescription) -> Self {
         Self {

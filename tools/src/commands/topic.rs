@@ -104,6 +104,16 @@ struct NotAsked {
     name: String,
 }
 
+/// The bounds of a topic that splits by itself exclude each other.
+#[derive(Debug, Error)]
+#[error(
+    "--auto-split {most} is below --ranges {ranges}: give the most ranges that the topic may have, {ranges} or more"
+)]
+struct TooFew {
+    most: u32,
+    ranges: u32,
+}
+
 /// There is no such topic.
 #[derive(Debug, Error)]
 #[error("there is no topic {name}; `sealog topic list` shows those there are")]
@@ -118,7 +128,11 @@ struct Description {
     id: String,
     batch_bytes_max: u32,
     keyspace_version: u8,
+    /// It splits by itself, up to so many ranges.
+    auto_split: Option<u32>,
+    /// In ranges that are sealed too.
     records_at_most: u64,
+    /// Active ones.
     ranges: range::List,
 }
 
@@ -126,6 +140,9 @@ impl Topic {
     pub(super) fn run(&self) -> Outcome {
         match &self.action {
             Action::Create { name, ranges, auto_split, client, format } => {
+                if let Some(most) = auto_split.filter(|most| most < ranges) {
+                    return Err(Failure::new(Exit::Usage, TooFew { most, ranges: *ranges }));
+                }
                 let mut admin = client.admin()?;
                 let created = match auto_split {
                     None => admin.create_topic(name, *ranges),
@@ -140,13 +157,16 @@ impl Topic {
             }
             Action::Delete { name, yes, client, format } => return delete(name, *yes, client, *format),
             Action::Describe { name, client, format } => {
-                let (topic, ranges) = range::ranges_of(&mut client.admin()?, name)?;
+                let mut admin = client.admin()?;
+                let (topic, ranges) = range::ranges_of(&mut admin, name)?;
+                let records_at_most = ranges.records() + range::sealed_records(&mut admin, name)?;
                 format.print(&Description {
                     name: topic.name,
                     id: topic.topic.to_string(),
                     batch_bytes_max: topic.batch_bytes_max,
                     keyspace_version: topic.keyspace_version,
-                    records_at_most: ranges.records(),
+                    auto_split: topic.auto_split,
+                    records_at_most,
                     ranges,
                 })?;
             }
@@ -212,6 +232,9 @@ impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "topic {} ({})", self.name, self.id)?;
         writeln!(f, "largest batch {} bytes, key hash version {}", self.batch_bytes_max, self.keyspace_version)?;
+        if let Some(most) = self.auto_split {
+            writeln!(f, "splits and merges its ranges by itself, up to {most}")?;
+        }
         writeln!(f, "records at most {}", self.records_at_most)?;
         self.ranges.fmt(f)
     }

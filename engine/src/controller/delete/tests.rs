@@ -64,8 +64,14 @@ fn a_topic_that_is_not_there_or_not_the_one_that_is_meant_is_not_deleted() {
          tell shard-1: deleted r1
          tell shard-0: deleted r2
          log: delete t1
-         log: proof
-         reply 5: refused: no such topic",
+         log: proof",
+    );
+    // Both are answered when nothing of it is served any more.
+    stopped(&mut world, R1);
+    stopped(&mut world, R2);
+    world.expect(
+        "reply 4: deleted t1
+         reply 5: deleted t1",
     );
 }
 
