@@ -292,10 +292,9 @@ impl Controller {
             let Some(state) = self.state.range(*range) else { continue };
             let RangeStatus::Sealed { successors } = &state.status else { continue };
             let routes = successors.iter().filter_map(|range| self.state.route(*range)).collect();
-            let (epoch, sealed) = (state.epoch, (*sealed).clone());
             children.clone_from(successors);
-            self.tell(ToReplica::Sealed { range: *range, sealed }, commands);
-            self.tell(ToReplica::Retired { range: *range, epoch, successors: routes }, commands);
+            let sealed = (*sealed).clone();
+            self.tell(ToReplica::Retired { range: *range, sealed, successors: routes }, commands);
         }
         for child in &children {
             self.adopt(*child, commands);

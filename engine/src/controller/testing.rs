@@ -425,14 +425,11 @@ fn show_message(message: &ToReplica) -> String {
             format!("adopt {range} in {epoch} end {end} sealed [{sealed}] open [{open}]{rest}")
         }
         ToReplica::Seal { range, segment, epoch } => format!("seal {range} {segment} in {epoch}"),
-        ToReplica::Sealed { range, sealed } => {
-            let (segment, base, end, epoch) = (sealed.segment, sealed.base, sealed.end, sealed.epoch);
-            format!("sealed {range} {segment} [{base}, {end}) in {epoch}")
-        }
+        ToReplica::Sealed { range, sealed } => format!("sealed {range} {}", show_end(sealed)),
         ToReplica::Open { range, open } => format!("open {range} {}", show_open(open)),
         ToReplica::Prepared { range, after, open } => format!("prepared {range} {} after {after}", show_open(open)),
-        ToReplica::Retired { range, epoch, successors } => {
-            format!("retired {range} in {epoch} for {}", show_ranges(successors))
+        ToReplica::Retired { range, sealed, successors } => {
+            format!("retired {range} {} for {}", show_end(sealed), show_ranges(successors))
         }
         ToReplica::Deleted { range } => format!("deleted {range}"),
     }

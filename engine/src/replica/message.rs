@@ -14,7 +14,7 @@
 //!     |<--------------------------- Prepared --- |
 //!     | -- Rolled ------------------------------>|   full, and committed to its end
 //!     |<----------------------------- Sealed --- |
-//!     |<---------------------------- Retired --- |   the range was split or merged: behind the `Sealed` of its last segment
+//!     |<---------------------------- Retired --- |   the range was split or merged: the committed end of its last segment
 //!     |<---------------------------- Deleted --- |   its topic is deleted, as committed
 //!     | -- Stopped ----------------------------->|   it takes and serves nothing any more
 //!     | -- Noted ------------------------------->|   the catalog says that its files are to go: told no more
@@ -39,8 +39,8 @@ pub enum ToReplica {
     Open { range: RangeId, open: SegmentOpen },
     /// The successor of `after`, to be used when that is full. Its base is where `after` ends.
     Prepared { range: RangeId, after: SegmentId, open: SegmentOpen },
-    /// The range itself is sealed: its keys go to the successors.
-    Retired { range: RangeId, epoch: Epoch, successors: Vec<Route> },
+    /// The range itself is sealed, at the end of its last segment: its keys go to the successors.
+    Retired { range: RangeId, sealed: SealedSegment, successors: Vec<Route> },
     /// The range's topic is deleted: it ends, and its segments go, for ever.
     Deleted { range: RangeId },
 }

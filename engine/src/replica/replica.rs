@@ -136,7 +136,7 @@ impl Replica {
             ToReplica::Sealed { sealed, .. } => self.sealed(sealed, commands),
             ToReplica::Open { open, .. } => self.open(open, commands),
             ToReplica::Prepared { after, open, .. } => self.prepared(after, open),
-            ToReplica::Retired { epoch, successors, .. } => self.retired(epoch, successors, commands),
+            ToReplica::Retired { sealed, successors, .. } => self.retired(sealed, successors, commands),
             ToReplica::Deleted { .. } => self.deleted(commands),
         }
     }
@@ -209,9 +209,14 @@ impl Replica {
         commands.push(Command::Begin { open, base: self.assigned });
     }
 
-    fn retired(&mut self, epoch: Epoch, successors: Vec<Route>, commands: &mut Vec<Command>) {
-        self.epoch = self.epoch.max(epoch);
-        // Its last segment's end was committed with this, and settled what waited.
+    fn retired(&mut self, sealed: SealedSegment, successors: Vec<Route>, commands: &mut Vec<Command>) {
+        if self.phase == Phase::Unknown {
+            // The committed state will tell it.
+            return;
+        }
+        self.epoch = self.epoch.max(sealed.epoch);
+        // In one with the end: whoever is told what follows the range is given all of it first.
+        self.sealed(sealed, commands);
         self.refuse_pending(&Refusal::Sealed { successors: successors.clone(), last: None }, commands);
         self.phase = Phase::Retired { successors };
         commands.push(Command::Wake);

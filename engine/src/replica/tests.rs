@@ -296,9 +296,25 @@ fn a_retired_range_refuses_with_its_successors_and_the_producers_last_batch() {
     let mut replica = opened();
     take(&mut replica, 0, 2);
     durable(&mut replica, 2);
-    give(&mut replica, ToReplica::Retired { range: RANGE, epoch: Epoch(2), successors: Vec::new() });
+    give(&mut replica, ToReplica::Seal { range: RANGE, segment: SegmentId(1), epoch: Epoch(2) });
+    give(&mut replica, ToReplica::Retired { range: RANGE, sealed: sealed(1, 0, 2, 2), successors: Vec::new() });
     let last = Some((ProducerEpoch(0), Run(0), Sequence(0)));
     assert_eq!(admit(&mut replica, 1, 1), Err(Refusal::Sealed { successors: Vec::new(), last }));
+}
+
+#[test]
+fn a_range_that_is_retired_is_readable_to_its_end_at_once_and_no_later_message_changes_that() {
+    let mut replica = Replica::recovered(RANGE, Epoch(1), ProducerTable::default());
+    let retired = || ToReplica::Retired { range: RANGE, sealed: sealed(1, 4, 7, 2), successors: Vec::new() };
+    assert_eq!(give(&mut replica, retired()), [], "before the committed state is known it says nothing");
+    give(&mut replica, ToReplica::Adopt(view(4, vec![open(1, Some(4), 1)])));
+    give(&mut replica, ToReplica::Seal { range: RANGE, segment: SegmentId(1), epoch: Epoch(2) });
+    let commands = give(&mut replica, retired());
+    assert_eq!(commands, [Command::Close(sealed(1, 4, 7, 2)), Command::Wake, Command::Wake]);
+    assert_eq!((replica.committed(), replica.successors()), (Offset(7), Some(&[][..])));
+    assert_eq!(give(&mut replica, ToReplica::Sealed { range: RANGE, sealed: sealed(1, 4, 7, 2) }), []);
+    give(&mut replica, retired());
+    assert_eq!((replica.committed(), replica.successors()), (Offset(7), Some(&[][..])));
 }
 
 const OPENING: Refusal = Refusal::Opening { delay_ms: 1 };
@@ -393,7 +409,8 @@ fn what_an_earlier_life_left_open_is_sealed_for_whoever_wants_it_rolled() {
 #[test]
 fn a_wish_to_roll_a_sealed_range_is_refused_with_its_successors() {
     let mut replica = opened();
-    give(&mut replica, ToReplica::Retired { range: RANGE, epoch: Epoch(2), successors: Vec::new() });
+    give(&mut replica, ToReplica::Seal { range: RANGE, segment: SegmentId(1), epoch: Epoch(2) });
+    give(&mut replica, ToReplica::Retired { range: RANGE, sealed: sealed(1, 0, 0, 2), successors: Vec::new() });
     let sealed = Refusal::Sealed { successors: Vec::new(), last: None };
     assert_eq!(replica.admit_roll(false, &mut Vec::new()), Err(sealed));
 }
