@@ -4,6 +4,8 @@
 
 pub mod deleted;
 pub mod durable;
+pub mod fenced;
+pub mod lineage;
 pub mod memory;
 pub mod nothing_silent;
 pub mod once;
@@ -16,7 +18,7 @@ mod tests;
 
 use sealog_engine::api::port::DataFile;
 use sealog_engine::api::response::Gap;
-use sealog_engine::types::{Offset, RangeId, SegmentId, TopicId};
+use sealog_engine::types::{Offset, ProducerEpoch, RangeId, SegmentId, TopicId};
 use thiserror::Error;
 
 pub use pass::Pass;
@@ -96,6 +98,22 @@ pub enum Violation {
     RoutedDeleted { topic: TopicId },
     #[error("deleted: {file} of {topic} is there, {since_ms} ms after the last fault")]
     FileLeft { file: DataFile, topic: TopicId, since_ms: u64 },
+    #[error("lineage: the active ranges {ranges:?} of a topic do not hold each key once")]
+    NoPartition { ranges: Vec<RangeId> },
+    #[error("lineage: {range} is said to be active, and was said to be sealed")]
+    SealedIsActive { range: RangeId },
+    #[error("lineage: what {range} was made of or became is told otherwise than before")]
+    LineageChanged { range: RangeId },
+    #[error("lineage: the span of {range} is not what it was, or does not follow from that of what it was made of")]
+    WrongSpan { range: RangeId },
+    #[error("lineage: {range} is sealed at {was}, and now at {end}")]
+    SealedEndMoved { range: RangeId, end: Offset, was: Offset },
+    #[error("lineage: {range} was said to be sealed, and stored what was sent to it after that")]
+    SealedTook { range: RangeId },
+    #[error("lineage: a split or merge was told, and of {range} the committed state has something else")]
+    ReshapeUndone { range: RangeId },
+    #[error("fenced: {id:?} of {epoch:?} is stored, and was sent after a record of a later epoch was acknowledged")]
+    StoredThoughFenced { id: RecordId, epoch: ProducerEpoch },
     #[error("memory: {what} is {used}, the bound is {bound}")]
     Memory { what: &'static str, used: u64, bound: u64 },
     #[error("the node: {what}")]
@@ -122,6 +140,11 @@ pub struct Checks {
     pub one_history: one_history::OneHistory,
     pub memory: memory::Memory,
     pub deleted: deleted::Deleted,
+    pub lineage: lineage::Lineage,
+    pub fenced: fenced::Fenced,
+    /// Refusals of batches of sealed ranges that say what their producer stored there last, and answers to that question.
+    pub settled_by_seal: u64,
+    pub settled_by_asking: u64,
     /// The first promise that was found broken where nobody could be told at once.
     pub found: Option<Violation>,
 }
@@ -134,7 +157,7 @@ impl Checks {
 
     /// Each checker's name and how often it had something to check.
     #[must_use]
-    pub fn counts(&self) -> [(&'static str, u64); 8] {
+    pub fn counts(&self) -> [(&'static str, u64); 10] {
         [
             ("durable", self.durable.checked),
             ("once", self.once.checked),
@@ -144,6 +167,8 @@ impl Checks {
             ("one history", self.one_history.checked),
             ("memory", self.memory.checked),
             ("deleted", self.deleted.checked),
+            ("lineage", self.lineage.checked),
+            ("fenced", self.fenced.checked),
         ]
     }
 }

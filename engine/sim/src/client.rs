@@ -8,7 +8,9 @@
 
 mod admin;
 mod churn;
+mod operator;
 mod plain;
+mod reshaper;
 mod roller;
 
 use std::collections::VecDeque;
@@ -18,7 +20,9 @@ use sealog_net::client::core::{Client, LinkId};
 
 pub use admin::Admin;
 pub use churn::{CHURN_NAME, Churn, News};
+pub use operator::{Operator, Told};
 pub use plain::{Plain, PlainCore};
+pub use reshaper::{Reshaper, Tally};
 pub use roller::Roller;
 
 use crate::check::Violation;
@@ -35,6 +39,8 @@ pub enum Application {
     Reader(Box<Reader>),
     Plain(Plain),
     Roller(Roller),
+    Reshaper(Box<Reshaper>),
+    Operator(Operator),
 }
 
 /// One client.
@@ -58,6 +64,8 @@ impl Application {
             Self::Reader(reader) => &mut reader.core,
             Self::Plain(plain) => plain.core(),
             Self::Roller(roller) => roller,
+            Self::Reshaper(reshaper) => &mut **reshaper,
+            Self::Operator(operator) => operator,
         }
     }
 }
@@ -253,7 +261,12 @@ impl World {
         let client = &mut self.clients[number];
         let core_ns = client.application.core().next_ns().map(|ns| client.clock.virtual_ns(ns));
         let own_ns = match &client.application {
-            Application::Admin(_) | Application::Churn(_) | Application::Plain(_) | Application::Roller(_) => None,
+            Application::Admin(_)
+            | Application::Churn(_)
+            | Application::Plain(_)
+            | Application::Roller(_)
+            | Application::Reshaper(_)
+            | Application::Operator(_) => None,
             Application::Writer(writer) => writer.next_ns(),
             Application::Reader(reader) => reader.next_ns(),
         };

@@ -208,8 +208,18 @@ rows!("refusal", REFUSALS, refusal, Refusal, {
     Refusal::MergeGivenUp { .. } => "MergeGivenUp",
 });
 
-const CHECKERS: &[&str] =
-    &["durable", "once", "ordered", "progress", "nothing silent", "one history", "memory", "deleted"];
+const CHECKERS: &[&str] = &[
+    "durable",
+    "once",
+    "ordered",
+    "progress",
+    "nothing silent",
+    "one history",
+    "memory",
+    "deleted",
+    "lineage",
+    "fenced",
+];
 const CLIENT: &[&str] = &[
     "held when stopped",
     "records sent",
@@ -222,16 +232,22 @@ const CLIENT: &[&str] = &[
     "topics deleted",
     "rolls wanted",
     "rolls found sealed",
+    "splits wanted",
+    "splits done",
+    "merges wanted",
+    "merges done",
+    "merges given up",
+    "impossible reshapes",
+    "reshapes found standing",
+    "sent to sealed ranges",
+    "settled by a seal",
+    "settled by asking",
+    "records moved",
 ];
 
-/// Messages that nothing of a node alone gives: they wait for splits, and for seals by others. And a stop in order: a simulated node only
+/// Messages that nothing of a node alone gives: they wait for seals by others. And a stop in order: a simulated node only
 /// ever ends by a kill or a power cut.
-const NOT_YET: &[(&str, &str)] = &[
-    ("to replica", "Retired"),
-    ("answer", "Settled"),
-    ("to controller", "PromiseRefused"),
-    ("shard event", "Stopping"),
-];
+const NOT_YET: &[(&str, &str)] = &[("to controller", "PromiseRefused"), ("shard event", "Stopping")];
 
 impl Default for Coverage {
     fn default() -> Self {

@@ -7,6 +7,7 @@
 //! Some ends come while a file of the catalog stalls: what must not be given up before that file is durable has by then been overwritten,
 //! if it was given up.
 
+use sealog_engine::types::ShardId;
 use sealog_engine::types::time::MILLISECOND_NS;
 
 use crate::check::Mode;
@@ -43,6 +44,8 @@ pub enum Fault {
     DuplicateMessage,
     /// Messages between shards and controller are late, and overtaken.
     LateMessage,
+    /// A shard hears nothing of a seal for so long that a merge is given up.
+    DeafShard,
     /// Beyond the model with one copy: bits change, blocks cannot be read, a sync or a write fails.
     BitRot,
     UnreadableBlock,
@@ -52,7 +55,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Kill,
         Self::PowerCut,
         Self::StopInRecovery,
@@ -68,6 +71,7 @@ impl Fault {
         Self::WallClockJump,
         Self::DuplicateMessage,
         Self::LateMessage,
+        Self::DeafShard,
         Self::BitRot,
         Self::UnreadableBlock,
         Self::FailedSync,
@@ -93,6 +97,7 @@ impl Fault {
             Self::WallClockJump => "wall clock jump",
             Self::DuplicateMessage => "duplicate message",
             Self::LateMessage => "late message",
+            Self::DeafShard => "deaf shard",
             Self::BitRot => "bit rot",
             Self::UnreadableBlock => "unreadable block",
             Self::FailedSync => "failed sync",
@@ -127,7 +132,8 @@ impl Fault {
             | Self::NodePause
             | Self::WallClockJump
             | Self::DuplicateMessage
-            | Self::LateMessage => Mode::Within,
+            | Self::LateMessage
+            | Self::DeafShard => Mode::Within,
         }
     }
 }
@@ -157,7 +163,27 @@ pub enum Moment {
     /// A shard was told something by the controller, or the other way round.
     Message,
     Started,
+    /// The beginning of a seal is committed, and a shard is told so.
+    SealAsked,
+    /// A shard has answered a seal.
+    Promised,
+    /// What follows from an answered seal was given to the disk: an end, and with a split or a merge the children.
+    EndProposed,
+    /// Children are committed, and the shard of what they were made of is told so.
+    Retired,
 }
+
+/// Those that come with splits and merges.
+const RESHAPE_MOMENTS: [Moment; 4] = [Moment::SealAsked, Moment::Promised, Moment::EndProposed, Moment::Retired];
+/// Where ranges are split and merged, of 100 crashes so many come at such a moment.
+const RESHAPE_CRASH_PERCENT: u64 = 40;
+/// Such moments that are let pass, at most.
+const RESHAPE_PASS_MOST: u64 = 6;
+/// Where ranges are split and merged, at so many of 1,000 seals their shard hears of none for so long that a merge is given up.
+const DEAF_PERMILLE: u64 = 8;
+/// How long, in ms.
+const DEAF_MS_MIN: u64 = 1_900;
+const DEAF_MS_MAX: u64 = 3_500;
 
 const MOMENTS: [Moment; 16] = [
     Moment::Event,
@@ -227,6 +253,12 @@ pub struct Faults {
     random: Random,
     /// Chance for stalls alone.
     stalls: Random,
+    /// Chance for what comes with splits and merges alone.
+    reshapes: Random,
+    /// Ranges are split and merged.
+    has_reshapes: bool,
+    /// Of the last shard that heard of no seal: until when, in virtual time.
+    deaf: Option<(ShardId, u64)>,
     pub weather: Weather,
     armed: Option<Armed>,
     /// So many operations on files of the catalog are let pass, and the next one stalls.
@@ -243,7 +275,7 @@ impl Faults {
     /// The weather of a seed.
     #[must_use]
     pub fn new(mut random: Random, mode: Mode) -> Self {
-        let stalls = random.fork("stalls");
+        let (stalls, reshapes) = (random.fork("stalls"), random.fork("reshapes"));
         let damage = *random.pick(&Self::DAMAGE);
         let lasts = matches!(damage, Fault::BitRot | Fault::UnreadableBlock);
         let weather = Weather {
@@ -258,7 +290,7 @@ impl Faults {
             damage,
             damage_left: if lasts { random.between(1, 2) } else { u64::MAX },
         };
-        Self { random, stalls, weather, armed: None, stall_after: None }
+        Self { random, stalls, reshapes, has_reshapes: false, deaf: None, weather, armed: None, stall_after: None }
     }
 
     /// No fault of its own accord: scripts say what happens.
@@ -276,12 +308,36 @@ impl Faults {
             damage: Fault::BitRot,
             damage_left: 0,
         };
-        Self { stalls: random.fork("stalls"), random, weather, armed: None, stall_after: None }
+        let (stalls, reshapes) = (random.fork("stalls"), random.fork("reshapes"));
+        Self { random, stalls, reshapes, has_reshapes: false, deaf: None, weather, armed: None, stall_after: None }
     }
 
     /// Chance for the details of a fault.
     pub fn random(&mut self) -> &mut Random {
         &mut self.random
+    }
+
+    /// Ranges are split and merged from now on: crashes come in each step of that, and some shards are deaf for a while.
+    pub fn expect_reshapes(&mut self) {
+        self.has_reshapes = true;
+    }
+
+    /// The process ends so many moments of this kind from now.
+    pub fn arm_at(&mut self, moment: Moment, pass: u64, fault: Fault) {
+        self.armed = Some(Armed { fault, moment, pass, after: 0, hit: false });
+    }
+
+    /// A shard is told to seal something: when that comes to it at the earliest, in virtual time, if it is deaf now.
+    pub fn deaf_until_ns(&mut self, now_ns: u64, shard: ShardId) -> Option<u64> {
+        if let Some((deaf, until_ns)) = self.deaf.filter(|(_, until_ns)| now_ns < *until_ns) {
+            return (deaf == shard).then_some(until_ns);
+        }
+        if !self.has_reshapes || self.weather.crash_every == 0 || self.reshapes.below(1_000) >= DEAF_PERMILLE {
+            return None;
+        }
+        let until_ns = now_ns + self.reshapes.between(DEAF_MS_MIN, DEAF_MS_MAX) * MILLISECOND_NS;
+        self.deaf = Some((shard, until_ns));
+        Some(until_ns)
     }
 
     /// From now on nothing goes wrong.
@@ -316,6 +372,10 @@ impl Faults {
             | Moment::FileRemoved
             | Moment::MetadataGroupWritten
             | Moment::Message
+            | Moment::SealAsked
+            | Moment::Promised
+            | Moment::EndProposed
+            | Moment::Retired
             | Moment::Started => {
                 let most = self.random.spread_between(1, (mean / 10).max(2));
                 self.random.below(most)
@@ -323,6 +383,11 @@ impl Faults {
         };
         let after = *self.random.pick(&[0, 0, 1, 2, 5]);
         self.armed = Some(Armed { fault, moment, pass, after, hit: false });
+        if self.has_reshapes && self.reshapes.percent(RESHAPE_CRASH_PERCENT) {
+            let moment = *self.reshapes.pick(&RESHAPE_MOMENTS);
+            let pass = self.reshapes.between(0, RESHAPE_PASS_MOST);
+            self.armed = Some(Armed { fault, moment, pass, after, hit: false });
+        }
         let stalls = self.stalls.percent(self.weather.stalled_catalog_percent);
         self.stall_after = stalls.then(|| self.stalls.below(STALL_WITHIN));
     }

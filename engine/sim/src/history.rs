@@ -7,6 +7,7 @@
 //! A record names itself, so that a reader's view is checked against what was sent without any help of the store.
 
 use sealog_engine::types::time::MILLISECOND_NS;
+use sealog_engine::types::{ProducerEpoch, ProducerId};
 
 /// One record: the `number`-th (from 0) of one writer. A writer is an application with one producer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -41,6 +42,8 @@ pub struct Sent {
     /// Number of its key in its topic; `None` if it has no key, or one of its own.
     pub key: Option<u32>,
     pub shape: Shape,
+    /// The id and epoch under which it is sent; `None`: not known.
+    pub identity: Option<(ProducerId, ProducerEpoch)>,
     /// Bytes of the value.
     pub value_bytes: u32,
     pub sent_ns: u64,
@@ -256,6 +259,7 @@ mod tests {
             topic: 0,
             key: None,
             shape,
+            identity: None,
             value_bytes,
             sent_ns: 0,
             deadline_ns: 0,

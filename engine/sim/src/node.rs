@@ -21,12 +21,15 @@ use sealog_engine::api::EngineConfig;
 use sealog_engine::api::request::{ControlRequest, ReplyTo, ShardRequest};
 use sealog_engine::api::response::Response;
 use sealog_engine::controller;
+use sealog_engine::metadata::RangeStatus;
 use sealog_engine::replica::message::{ToController, ToReplica};
 use sealog_engine::shard;
 use sealog_engine::shard::event::FileToken;
 use sealog_engine::types::{ClusterId, DiskId, Epoch, Generation, Now, Offset, RangeId, SegmentId, ShardId};
+use sealog_net::client::core::{Cursor, CursorEntry};
 use sealog_net::session::Handshake;
 
+use crate::check::lineage::Standing;
 use crate::check::{Checks, Mode};
 use crate::coverage::Coverage;
 use crate::disk::{CutReport, Disk, Operation, Ticket};
@@ -118,12 +121,21 @@ struct Process {
     handshake: Handshake,
     /// What is on its way between two cores arrives in order, but for messages of replicas and controller.
     mesh_ns: BTreeMap<(u16, u16), u64>,
-    /// Requests to shards that have not been answered: the range, and of a fetch the offset; of a wish to roll, up to where readers had
-    /// been given records by then.
-    asked: BTreeMap<ReplyTo, (RangeId, Offset)>,
+    /// Requests to shards that have not been answered.
+    asked: BTreeMap<ReplyTo, Asked>,
     /// Shards whose journal is being written, and the group that waits for that.
     writing: BTreeMap<ShardId, Option<Operation>>,
     events: u64,
+}
+
+/// A request to a shard that has not been answered.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    range: RangeId,
+    /// Of a fetch, where it begins; of a wish to roll, up to where readers had been given records by then.
+    offset: Offset,
+    /// A batch for a range that somebody had been told is sealed.
+    to_sealed: bool,
 }
 
 /// The node.
@@ -240,6 +252,29 @@ impl Node {
     pub fn sealed_end(&self, range: RangeId, segment: SegmentId) -> Option<Offset> {
         let range = self.process.as_ref()?.controller.state().range(range)?;
         range.chain.find_sealed(segment).map(|sealed| sealed.end)
+    }
+
+    /// The beginning of a topic: its ranges that were made of no others, as the committed state of the running process has them.
+    #[must_use]
+    pub fn beginning(&self, topic: &str) -> Option<Cursor> {
+        let process = self.process.as_ref()?;
+        let (state, cluster) = (process.controller.state(), process.controller.cluster());
+        let topic = state.find_topic(topic)?;
+        let ranges = state.topic(topic)?.ranges.iter().filter_map(|id| Some((*id, state.range(*id)?)));
+        let roots = ranges.filter(|(_, range)| range.parents.is_empty());
+        let entries = roots.map(|(id, range)| CursorEntry { span: range.span, range: id, next: Offset::ZERO });
+        Some(Cursor::new(cluster, topic, entries.collect()).expect("a topic begins with each key once"))
+    }
+
+    /// What the committed state of the running process has of a range.
+    #[must_use]
+    pub fn standing(&self, range: RangeId) -> Option<Standing> {
+        let range = self.process.as_ref()?.controller.state().range(range)?;
+        let successors = match &range.status {
+            RangeStatus::Active => Vec::new(),
+            RangeStatus::Sealed { successors } => successors.clone(),
+        };
+        Some(Standing { successors, end: range.chain.end() })
     }
 
     /// Counters of all shards, summed by `of`.

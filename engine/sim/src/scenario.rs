@@ -9,7 +9,7 @@ use sealog_engine::api::EngineConfig;
 use sealog_engine::types::time::{MILLISECOND_NS, SECOND_NS};
 
 use crate::check::{Mode, Violation};
-use crate::client::{Admin, Application, Churn, Roller};
+use crate::client::{Admin, Application, Churn, Reshaper, Roller, Tally};
 use crate::coverage::Coverage;
 use crate::disk::DiskProfile;
 use crate::faults::{Fault, Faults};
@@ -73,6 +73,10 @@ const PROBE_MS: u64 = 5_000;
 const RECONNECT_MS: u64 = 3_000;
 /// In one of so many runs an operator has ranges rolled.
 const ROLLER_ONE_IN: u64 = 4;
+/// In one of so many runs an operator splits and merges ranges.
+const RESHAPER_ONE_IN: u64 = 3;
+/// In one of so many runs a writer opens another's id again and again: without splits and merges, and with them.
+const RIVAL_ONE_IN: [u64; 2] = [6, 2];
 /// How long a reading may take in fine weather.
 const READ_MAX_NS: u64 = 120 * SECOND_NS;
 
@@ -115,6 +119,7 @@ fn draw(seed: u64, options: &Options) -> World {
         let writer = &mut topics[0].writers[0];
         *writer = flooding(writer.clone());
     }
+    let has_reshapes = random.fork("splits and merges").one_in(RESHAPER_ONE_IN);
     let mut world = World::new(Parts {
         faults,
         trace: Trace::new(options.loud, options.keeps),
@@ -126,6 +131,7 @@ fn draw(seed: u64, options: &Options) -> World {
         topics,
         random,
     });
+    world.has_reshapes = has_reshapes;
     world.trace.mix(seed);
     world
 }
@@ -239,6 +245,9 @@ impl World {
         if self.mode == Mode::Within {
             self.rolls_sealed =
                 self.checks.one_history.rolls_stand(|range, segment| self.node.sealed_end(range, segment))?;
+            let deleted = &self.checks.deleted;
+            let is_gone = |range| deleted.topic_of(range).is_none_or(|topic| self.doomed.contains(&topic));
+            self.reshapes_stand = self.checks.lineage.stands(|range| self.node.standing(range), is_gone)?;
         }
         self.files_are_gone()
     }
@@ -254,6 +263,13 @@ impl World {
                 return Err(Violation::Stuck { what: "topics to be made", waiting, since_ms: 60_000 });
             }
         }
+        if self.has_reshapes {
+            while !self.node.is_up() && self.step(until_ns)? {}
+            for topic in self.topics.clone() {
+                let beginning = self.node.beginning(&topic.name);
+                self.beginnings.extend(beginning.map(|beginning| (topic.name, beginning)));
+            }
+        }
         Ok(())
     }
 
@@ -264,7 +280,9 @@ impl World {
             | Application::Writer(_)
             | Application::Reader(_)
             | Application::Plain(_)
-            | Application::Roller(_) => 0,
+            | Application::Roller(_)
+            | Application::Reshaper(_)
+            | Application::Operator(_) => 0,
         }
     }
 
@@ -293,9 +311,34 @@ impl World {
             let topics = self.topics.iter().map(|topic| topic.name.clone()).collect();
             self.add_client(Application::Roller(Roller::new(topics, rolls)));
         }
+        if self.has_reshapes {
+            let mut reshapes = self.random.fork("reshapers");
+            self.faults.expect_reshapes();
+            let topics: Vec<String> = self.topics.iter().map(|topic| topic.name.clone()).collect();
+            // Two do not know of each other.
+            for number in 0..=u64::from(reshapes.one_in(3)) {
+                let random = reshapes.fork(&format!("reshaper {number}"));
+                self.add_client(Application::Reshaper(Box::new(Reshaper::new(topics.clone(), random))));
+            }
+        }
+        self.begin_rivalry();
         if let Some(next_ns) = self.faults.next_small_ns() {
             self.queue.put(self.queue.now_ns() + next_ns, Happening::Fault);
         }
+    }
+
+    /// In some runs a writer opens the id of another one, which goes on.
+    fn begin_rivalry(&mut self) {
+        let mut draws = self.random.fork("rivalry");
+        if self.mode != Mode::Within || !draws.one_in(RIVAL_ONE_IN[usize::from(self.has_reshapes)]) {
+            return;
+        }
+        let Some(rival) = (0..self.clients.len()).find(|client| self.is_writer(*client)) else { return };
+        let plan = self.topics[0].writers[0].clone();
+        let number = self.history.add_writer();
+        let pause_us_most = *draws.pick(&[5_000, 50_000, 500_000]);
+        let writer = Writer::new(plan, number, draws.fork("writer")).rival_of(rival, pause_us_most);
+        self.add_client(Application::Writer(Box::new(writer)));
     }
 
     fn is_enough(&self, options: &Options) -> bool {
@@ -336,7 +379,8 @@ impl World {
                 }
                 Application::Churn(churn) => churn.stop(),
                 Application::Roller(roller) => roller.stop(),
-                Application::Admin(_) | Application::Reader(_) | Application::Plain(_) => {}
+                Application::Reshaper(reshaper) => reshaper.stop(),
+                Application::Admin(_) | Application::Reader(_) | Application::Plain(_) | Application::Operator(_) => {}
             }
         }
         let until_ns = now_ns + (timeout_ms + HEAL_MS) * MILLISECOND_NS;
@@ -363,6 +407,10 @@ impl World {
             while self.rollers().any(Roller::waits) && self.step(until_ns)? {}
             let waiting = self.rollers().filter(|roller| roller.waits()).count() as u64;
             self.checks.progress.nothing_waits("a roll to be told", waiting, HEAL_MS)?;
+            let until_ns = self.queue.now_ns() + HEAL_MS * MILLISECOND_NS;
+            while self.reshapers().any(Reshaper::waits) && self.step(until_ns)? {}
+            let waiting = self.reshapers().filter(|reshaper| reshaper.waits()).count() as u64;
+            self.checks.progress.nothing_waits("a split or merge to be told", waiting, HEAL_MS)?;
         }
         Ok(())
     }
@@ -379,7 +427,9 @@ impl World {
                     | Application::Writer(_)
                     | Application::Reader(_)
                     | Application::Plain(_)
-                    | Application::Roller(_) => false,
+                    | Application::Roller(_)
+                    | Application::Reshaper(_)
+                    | Application::Operator(_) => false,
                 })
                 .count() as u64
         };
@@ -412,7 +462,35 @@ impl World {
             | Application::Churn(_)
             | Application::Writer(_)
             | Application::Reader(_)
-            | Application::Plain(_) => None,
+            | Application::Plain(_)
+            | Application::Reshaper(_)
+            | Application::Operator(_) => None,
+        })
+    }
+
+    fn reshapers(&self) -> impl Iterator<Item = &Reshaper> {
+        self.clients.iter().filter_map(|client| match &client.application {
+            Application::Reshaper(reshaper) => Some(&**reshaper),
+            Application::Admin(_)
+            | Application::Churn(_)
+            | Application::Writer(_)
+            | Application::Reader(_)
+            | Application::Plain(_)
+            | Application::Roller(_)
+            | Application::Operator(_) => None,
+        })
+    }
+
+    fn writers(&self) -> impl Iterator<Item = &Writer> {
+        self.clients.iter().filter_map(|client| match &client.application {
+            Application::Writer(writer) => Some(&**writer),
+            Application::Admin(_)
+            | Application::Churn(_)
+            | Application::Reader(_)
+            | Application::Plain(_)
+            | Application::Roller(_)
+            | Application::Reshaper(_)
+            | Application::Operator(_) => None,
         })
     }
 
@@ -459,12 +537,17 @@ impl World {
     fn is_writer(&self, client: usize) -> bool {
         match &self.clients[client].application {
             // One whose topic is deleted has none to write to.
-            Application::Writer(writer) => writer.expected().is_none_or(|topic| !self.doomed.contains(&topic)),
+            // One whose id another has opened again is refused.
+            Application::Writer(writer) => {
+                !writer.is_deposed() && writer.expected().is_none_or(|topic| !self.doomed.contains(&topic))
+            }
             Application::Admin(_)
             | Application::Churn(_)
             | Application::Reader(_)
             | Application::Plain(_)
-            | Application::Roller(_) => false,
+            | Application::Roller(_)
+            | Application::Reshaper(_)
+            | Application::Operator(_) => false,
         }
     }
 
@@ -479,7 +562,9 @@ impl World {
             | Application::Churn(_)
             | Application::Reader(_)
             | Application::Plain(_)
-            | Application::Roller(_) => u32::MAX,
+            | Application::Roller(_)
+            | Application::Reshaper(_)
+            | Application::Operator(_) => u32::MAX,
         }
     }
 
@@ -516,6 +601,26 @@ impl World {
         Ok(())
     }
 
+    fn report_reshapes(&mut self) {
+        let sum = |of: fn(Tally) -> u64| self.reshapers().map(|reshaper| of(reshaper.tally())).sum::<u64>();
+        let rows = [
+            ("splits wanted", sum(|tally| tally.splits_wanted)),
+            ("splits done", sum(|tally| tally.splits_done)),
+            ("merges wanted", sum(|tally| tally.merges_wanted)),
+            ("merges done", sum(|tally| tally.merges_done)),
+            ("merges given up", sum(|tally| tally.given_up)),
+            ("impossible reshapes", sum(|tally| tally.impossible)),
+            ("reshapes found standing", self.reshapes_stand),
+            ("sent to sealed ranges", self.checks.lineage.refused),
+            ("settled by a seal", self.checks.settled_by_seal),
+            ("settled by asking", self.checks.settled_by_asking),
+            ("records moved", self.writers().map(Writer::moved).sum()),
+        ];
+        for (name, count) in rows {
+            self.coverage.client(name, count);
+        }
+    }
+
     fn report(mut self, seed: u64, violation: Option<Violation>) -> Report {
         for (name, count) in self.checks.counts() {
             self.coverage.checker(name, count);
@@ -532,6 +637,7 @@ impl World {
         self.coverage.client("topics deleted", self.checks.deleted.topics_gone());
         self.coverage.client("rolls wanted", self.rollers().map(Roller::wishes).sum());
         self.coverage.client("rolls found sealed", self.rolls_sealed);
+        self.report_reshapes();
         Report {
             seed,
             mode: self.mode,

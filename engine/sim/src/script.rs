@@ -23,7 +23,15 @@
 //! | `crash power [keep=nothing or everything or writes or sectors] [sectors=N]` | the power is cut | `down` |
 //! | `start [shards=N] [stop=CALLS]` | a process starts, or is stopped in its n-th call to the store | `up` or `stopped` |
 //! | `jump ms=N` | the wall clock jumps | nothing |
+//! | `pause WRITER ms=N` | a writer does nothing for so long, and hears then what has come | nothing |
+//! | `split TOPIC RANGE [nowait]` | has a range split, by its number | the children, or the refusal |
+//! | `merge TOPIC RANGE RANGE [nowait]` | has two ranges merged | the child, or the refusal |
+//! | `ranges TOPIC` | | each range: its parents, and what it became |
+//! | `deaf SHARD` / `hear` | what the controller says to a shard waits | nothing |
+//! | `crash-at MOMENT kill or power [pass=N]` | the process ends at the n-th such moment, and another starts | nothing |
 //! | `read topic=T` | reads all | key and value of each record, and gaps |
+//!
+//! Moments of `crash-at`: `seal-asked`, `promised`, `end-proposed`, `metadata-written`, `retired`.
 
 mod directive;
 mod run;

@@ -17,7 +17,9 @@ impl World {
     pub(crate) fn act(&mut self, number: usize) -> Result<(), Violation> {
         let now = self.clients[number].clock.read(self.queue.now_ns());
         match &mut self.clients[number].application {
-            Application::Admin(_) | Application::Roller(_) => Ok(()),
+            Application::Admin(_) | Application::Roller(_) | Application::Reshaper(_) | Application::Operator(_) => {
+                Ok(())
+            }
             Application::Churn(_) => {
                 self.act_churn(number);
                 Ok(())
@@ -34,7 +36,12 @@ impl World {
     /// A client's process died: its application begins again. Returns false if it is one that does not.
     pub(crate) fn restart_application(&mut self, number: usize) -> Result<bool, Violation> {
         match &self.clients[number].application {
-            Application::Admin(_) | Application::Roller(_) | Application::Churn(_) | Application::Plain(_) => Ok(false),
+            Application::Admin(_)
+            | Application::Roller(_)
+            | Application::Reshaper(_)
+            | Application::Operator(_)
+            | Application::Churn(_)
+            | Application::Plain(_) => Ok(false),
             Application::Writer(_) => self.restart_writer(number).map(|()| true),
             Application::Reader(_) => {
                 self.restart_reader(number);

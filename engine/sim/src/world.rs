@@ -9,7 +9,7 @@
 //! ```
 //! After each event the schedule of faults is asked whether the node crashes now, and the run ends at the first broken promise.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use sealog_engine::api::EngineConfig;
 use sealog_engine::api::port::DataFile;
@@ -17,6 +17,7 @@ use sealog_engine::api::request::ReplyTo;
 use sealog_engine::api::response::Response;
 use sealog_engine::types::time::MILLISECOND_NS;
 use sealog_engine::types::{ShardId, TopicId};
+use sealog_net::client::core::Cursor;
 use sealog_net::session::{self, Inbound};
 use sealog_net::wire::decoder::ReceiveBuffer;
 use sealog_net::wire::frame::Frame;
@@ -29,7 +30,7 @@ use crate::disk::{Disk, DiskProfile};
 use crate::faults::{Fault, Faults, Moment};
 use crate::history::History;
 use crate::network::{ConnectionId, Network, NetworkProfile, NodeEnd, Transit, receive};
-use crate::node::{Around, Input, Node};
+use crate::node::{Around, Input, Mesh, Node};
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::scenario::Topic;
@@ -82,6 +83,10 @@ pub struct World {
     /// The slowness of the disk in good weather.
     pub(crate) disk_slowness: u64,
     pub(crate) topics: Vec<Topic>,
+    /// Somebody splits and merges ranges.
+    pub(crate) has_reshapes: bool,
+    /// Where the topics begin whose ranges are split and merged.
+    pub(crate) beginnings: BTreeMap<String, Cursor>,
     /// Topics made that come and go.
     pub(crate) passing: u32,
     /// Topics that somebody has asked to delete.
@@ -91,6 +96,10 @@ pub struct World {
     pub(crate) gaps_read: u64,
     /// Segments of answered rolls, found sealed at the end.
     pub(crate) rolls_sealed: u64,
+    /// Ranges that were said to be split or merged, found so at the end.
+    pub(crate) reshapes_stand: u64,
+    /// What the controller says to this shard waits, in order.
+    pub(crate) deaf: Option<(ShardId, Vec<Happening>)>,
     /// A start ended in a refusal, on a disk that was damaged beyond what one copy survives.
     pub(crate) refused_to_start: bool,
     /// While it is there, what the disk has done is not told, and gathers here.
@@ -144,11 +153,15 @@ impl World {
             shards_most,
             disk_slowness: disk.slowness,
             topics,
+            has_reshapes: false,
+            beginnings: BTreeMap::new(),
             passing: 0,
             doomed: BTreeSet::new(),
             passes: 0,
             gaps_read: 0,
             rolls_sealed: 0,
+            reshapes_stand: 0,
+            deaf: None,
             refused_to_start: false,
             disk_held: None,
             spins: 0,
@@ -213,6 +226,10 @@ impl World {
         match happening {
             Happening::Node(incarnation, input) => {
                 if let (Some(held), Input::Disk { .. }) = (&mut self.disk_held, &input) {
+                    held.push(Happening::Node(incarnation, input));
+                } else if let Some((deaf, held)) = &mut self.deaf
+                    && matches!(&input, Input::Shard { shard, message: Mesh::ToReplica(_) } if shard == deaf)
+                {
                     held.push(Happening::Node(incarnation, input));
                 } else {
                     let (node, mut around) = self.split();
@@ -530,7 +547,8 @@ impl World {
             | Fault::StalledCatalog
             | Fault::OtherShards
             | Fault::DuplicateMessage
-            | Fault::LateMessage => return Ok(()),
+            | Fault::LateMessage
+            | Fault::DeafShard => return Ok(()),
         }
         self.coverage.fault(fault);
         Ok(())

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sealog_engine::api::port::DataFile;
-use sealog_engine::api::response::Route;
+use sealog_engine::api::response::{RangeLineage, Route};
 use sealog_engine::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use sealog_engine::types::{RangeId, TopicId};
 
@@ -27,6 +27,21 @@ impl Deleted {
     pub fn routes(&mut self, topic: TopicId, routes: &[Route]) -> Result<(), Violation> {
         self.topics.extend(routes.iter().map(|route| (route.range, topic)));
         if self.gone.contains(&topic) { Err(Violation::RoutedDeleted { topic }) } else { Ok(()) }
+    }
+
+    /// A client was told what ranges were made of: those of a range of a topic are of that topic.
+    pub fn lineage(&mut self, ranges: &[RangeLineage]) {
+        for RangeLineage { route, parents, .. } in ranges {
+            if let Some(topic) = parents.iter().find_map(|parent| self.topics.get(parent).copied()) {
+                self.topics.insert(route.range, topic);
+            }
+        }
+    }
+
+    /// The topic of a range, if a client was told of it.
+    #[must_use]
+    pub fn topic_of(&self, range: RangeId) -> Option<TopicId> {
+        self.topics.get(&range).copied()
     }
 
     /// Somebody was told that a topic is deleted.

@@ -22,6 +22,7 @@ fn send(history: &mut History, writer: u32, records: u32) {
             topic: 0,
             key: Some(0),
             shape: Shape::Named,
+            identity: None,
             value_bytes: 16,
             sent_ns,
             deadline_ns: sent_ns + 1000,

@@ -4,7 +4,7 @@ use sealog_engine::api::port::{DataFile, Folder};
 use sealog_engine::api::request::ReplyTo;
 use sealog_engine::api::response::Response;
 use sealog_engine::controller;
-use sealog_engine::replica::message::ToReplica;
+use sealog_engine::replica::message::{ToController, ToReplica};
 use sealog_engine::shard;
 use sealog_engine::shard::command::FileOperation;
 use sealog_engine::types::{AlignedBuffer, ShardId};
@@ -58,6 +58,7 @@ impl Node {
     pub(super) fn step_controller(&mut self, around: &mut Around<'_>, event: controller::event::Event) {
         let now = self.now(around);
         around.coverage.controller_event(&event);
+        let is_answer = matches!(event, controller::event::Event::Message(ToController::Promised { .. }));
         let Some(process) = &mut self.process else { return };
         process.events += 1;
         let mut commands = std::mem::take(&mut self.controller_commands);
@@ -65,7 +66,11 @@ impl Node {
         around.trace.event(around.queue.now_ns(), 2, commands.len() as u64);
         for command in commands.drain(..) {
             around.coverage.controller_command(&command);
+            let is_group = matches!(command, controller::command::Command::WriteGroup { .. });
             self.perform_controller(around, command);
+            if is_answer && is_group {
+                around.faults.moment(Moment::EndProposed);
+            }
         }
         self.controller_commands = commands;
         self.arm_controller(around);
@@ -88,6 +93,9 @@ impl Node {
             }
             shard::command::Command::Tell(message) => {
                 around.faults.moment(Moment::Message);
+                if matches!(message, ToController::Promised { .. }) {
+                    around.faults.moment(Moment::Promised);
+                }
                 around.coverage.to_controller(&message);
                 around.trace.say(around.queue.now_ns(), || format!("{id} tells {message:?}"));
                 let copy = message.clone();
@@ -103,6 +111,27 @@ impl Node {
                 around.faults.moment(Moment::Message);
                 around.coverage.to_replica(&message);
                 around.trace.say(around.queue.now_ns(), || format!("controller tells {shard} {message:?}"));
+                let deaf_until_ns = match &message {
+                    ToReplica::Seal { .. } => {
+                        around.faults.moment(Moment::SealAsked);
+                        around.faults.deaf_until_ns(around.queue.now_ns(), shard)
+                    }
+                    ToReplica::Retired { .. } => {
+                        around.faults.moment(Moment::Retired);
+                        None
+                    }
+                    ToReplica::Adopt(_)
+                    | ToReplica::Sealed { .. }
+                    | ToReplica::Open { .. }
+                    | ToReplica::Prepared { .. }
+                    | ToReplica::Deleted { .. } => None,
+                };
+                if let Some(until_ns) = deaf_until_ns {
+                    around.coverage.fault(Fault::DeafShard);
+                    let input = Input::Shard { shard, message: Mesh::ToReplica(message) };
+                    around.queue.put(until_ns, Happening::Node(self.incarnation, input));
+                    return;
+                }
                 let copy = message.clone();
                 let input = |message: ToReplica| Input::Shard { shard, message: Mesh::ToReplica(message) };
                 self.deliver(around, input(message), || input(copy));

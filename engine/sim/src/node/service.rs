@@ -1,5 +1,6 @@
 //! The node as its connections see it: `api::port::ShardService` in virtual time, and what is checked of every answer.
 
+use sealog_engine::api::Refusal;
 use sealog_engine::api::request::{ReplyTo, Request, ShardRequest};
 use sealog_engine::api::response::{Fetched, RangeDescription, Response};
 use sealog_engine::controller;
@@ -11,9 +12,9 @@ use sealog_engine::types::{Offset, RangeId, ShardId};
 use sealog_net::session::Handshake;
 
 use super::torn::digest_of;
-use super::{Around, Input, Mesh, Node, OwnedRequest};
-use crate::check::Violation;
+use super::{Around, Asked, Input, Mesh, Node, OwnedRequest};
 use crate::check::nothing_silent::Given;
+use crate::check::{Checks, Violation};
 use crate::faults::Moment;
 use crate::world::Happening;
 
@@ -59,15 +60,17 @@ impl Node {
 
     fn shard_request(&mut self, around: &mut Around<'_>, to: ReplyTo, deadline_ns: u64, request: ShardRequest<'_>) {
         let shards = self.config.shards;
-        let asked = match request {
-            ShardRequest::Fetch { range, offset, .. } => (range, offset),
-            ShardRequest::Roll { range } => (range, around.checks.one_history.shown(range)),
-            ShardRequest::Bounds { range }
-            | ShardRequest::Since { range, .. }
-            | ShardRequest::Describe { range }
-            | ShardRequest::Produce { range, .. }
-            | ShardRequest::Settle { range, .. } => (range, Offset::ZERO),
+        let range = request.range();
+        let (offset, to_sealed) = match request {
+            ShardRequest::Fetch { offset, .. } => (offset, false),
+            ShardRequest::Roll { .. } => (around.checks.one_history.shown(range), false),
+            ShardRequest::Produce { .. } => (Offset::ZERO, around.checks.lineage.is_sealed(range)),
+            ShardRequest::Bounds { .. }
+            | ShardRequest::Since { .. }
+            | ShardRequest::Describe { .. }
+            | ShardRequest::Settle { .. } => (Offset::ZERO, false),
         };
+        let asked = Asked { range, offset, to_sealed };
         if let Some(process) = &mut self.process {
             process.asked.insert(to, asked);
         }
@@ -124,58 +127,71 @@ impl Node {
             | Response::Refused(_) => format!("answer {to:?} {response:?}"),
         });
         let asked = self.asked(to);
-        if let Some((range, _)) = asked
-            && let Err(violation) = around.checks.deleted.answered(range, !matches!(response, Response::Refused(_)))
-        {
-            around.checks.violation(violation);
-        }
         match response {
             Response::Stored(stored) => {
                 around.faults.moment(if stored.repeat { Moment::Repeat } else { Moment::Stored });
                 around.trace.mix(u64::from(stored.records));
             }
-            Response::Fetched(fetched) => {
-                if let Some((range, asked)) = asked
-                    && let Err(violation) = self.check_fetched(around, range, asked, fetched)
-                {
-                    around.checks.violation(violation);
-                }
-            }
-            Response::Rolled(rolled) => {
-                around.trace.mix(rolled.end.0);
-                if let Some((range, shown)) = asked
-                    && let Err(violation) = around.checks.one_history.rolled(range, shown, rolled)
-                {
-                    around.checks.violation(violation);
-                }
-            }
-            Response::Bounds { end, .. } | Response::Described(RangeDescription { end, .. }) => {
-                if let Some((range, _)) = asked
-                    && let Err(violation) = around.checks.one_history.bounds(range, *end)
-                {
-                    around.checks.violation(violation);
-                }
-            }
+            Response::Rolled(rolled) => around.trace.mix(rolled.end.0),
             Response::Refused(refusal) => {
                 around.trace.mix(u64::from(refusal.code()));
                 around.coverage.refusal(refusal);
             }
-            Response::Routes { topic, routes } => {
-                if let Err(violation) = around.checks.deleted.routes(topic.topic, routes) {
-                    around.checks.violation(violation);
-                }
-            }
             Response::TopicDeleted { topic } => around.checks.deleted.gone(*topic),
-            Response::Settled(_)
+            Response::Fetched(_)
+            | Response::Bounds { .. }
+            | Response::Described(_)
+            | Response::Routes { .. }
+            | Response::Lineage { .. }
+            | Response::Settled(_)
             | Response::Topic(_)
             | Response::Topics(_)
-            | Response::Lineage { .. }
             | Response::Producer { .. } => {}
+        }
+        let checked = match asked {
+            Some(asked) => self.check_of_range(around, asked, response),
+            None => check_of_topic(around.checks, response),
+        };
+        if let Err(violation) = checked {
+            around.checks.violation(violation);
+        }
+    }
+
+    /// What a shard answered about one range.
+    fn check_of_range(&self, around: &mut Around<'_>, asked: Asked, response: &Response) -> Result<(), Violation> {
+        let Asked { range, offset, to_sealed } = asked;
+        around.checks.deleted.answered(range, !matches!(response, Response::Refused(_)))?;
+        if to_sealed {
+            around.checks.lineage.sent_to_sealed(range, matches!(response, Response::Stored(_)))?;
+        }
+        match response {
+            Response::Fetched(fetched) => self.check_fetched(around, range, offset, fetched),
+            Response::Rolled(rolled) => around.checks.one_history.rolled(range, offset, rolled),
+            Response::Bounds { end, .. } | Response::Described(RangeDescription { end, .. }) => {
+                around.checks.one_history.bounds(range, *end)?;
+                around.checks.lineage.gave(range, *end)
+            }
+            Response::Refused(Refusal::Sealed { successors, last }) => {
+                around.checks.settled_by_seal += u64::from(last.is_some());
+                around.checks.lineage.succeeded(range, successors)
+            }
+            Response::Settled(settled) => {
+                around.checks.settled_by_asking += u64::from(settled.last.is_some());
+                Ok(())
+            }
+            Response::Stored(_)
+            | Response::Topic(_)
+            | Response::TopicDeleted { .. }
+            | Response::Topics(_)
+            | Response::Routes { .. }
+            | Response::Lineage { .. }
+            | Response::Producer { .. }
+            | Response::Refused(_) => Ok(()),
         }
     }
 
     /// What a request asked that is now answered.
-    fn asked(&mut self, to: ReplyTo) -> Option<(RangeId, Offset)> {
+    fn asked(&mut self, to: ReplyTo) -> Option<Asked> {
         self.process.as_mut()?.asked.remove(&to)
     }
 
@@ -202,12 +218,42 @@ impl Node {
             around.trace.say(around.queue.now_ns(), || format!("{range} tells {gap:?}"));
         }
         around.checks.one_history.end(range, fetched.end)?;
+        around.checks.lineage.gave(range, fetched.end)?;
+        if let Some(successors) = &fetched.successors {
+            around.checks.lineage.succeeded(range, successors)?;
+            around.checks.lineage.end(range, fetched.end)?;
+        }
         if !batches.is_empty() {
             around.faults.moment(Moment::Served);
         }
         let (gaps, next, end) = (&fetched.gaps[..], fetched.next, fetched.end);
         let given = Given { range, asked, batches: &batches, gaps, next, end };
         around.checks.nothing_silent.given(&given, around.mode, around.crashes)
+    }
+}
+
+/// What the controller answered about a topic.
+fn check_of_topic(checks: &mut Checks, response: &Response) -> Result<(), Violation> {
+    match response {
+        Response::Routes { topic, routes } => {
+            checks.deleted.routes(topic.topic, routes)?;
+            checks.lineage.routes(routes)
+        }
+        Response::Lineage { ranges, .. } => {
+            checks.deleted.lineage(ranges);
+            checks.lineage.lineage(ranges)
+        }
+        Response::Stored(_)
+        | Response::Fetched(_)
+        | Response::Bounds { .. }
+        | Response::Described(_)
+        | Response::Rolled(_)
+        | Response::Settled(_)
+        | Response::Topic(_)
+        | Response::TopicDeleted { .. }
+        | Response::Topics(_)
+        | Response::Producer { .. }
+        | Response::Refused(_) => Ok(()),
     }
 }
 

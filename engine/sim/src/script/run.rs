@@ -8,17 +8,20 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
 use sealog_engine::api::EngineConfig;
+use sealog_engine::api::request::ControlRequest;
+use sealog_engine::api::response::RangeLineage;
 use sealog_engine::types::time::{MILLISECOND_NS, SECOND_NS};
-use sealog_net::client::core::consumer::{ConsumerSettings, Delivery};
+use sealog_engine::types::{RangeId, ShardId};
+use sealog_net::client::core::consumer::{ConsumerSettings, Delivery, Start};
 use sealog_net::client::core::producer::{Event, Record};
 use sealog_net::client::core::{Consumer, Producer, ProducerSettings};
 
 use super::ScriptError;
 use super::directive::Directive;
 use crate::check::Mode;
-use crate::client::{Admin, Application, Plain, PlainCore};
+use crate::client::{Admin, Application, Operator, Plain, PlainCore, Told};
 use crate::disk::{DiskProfile, Keep};
-use crate::faults::{Fault, Faults};
+use crate::faults::{Fault, Faults, Moment};
 use crate::network::NetworkProfile;
 use crate::random::Random;
 use crate::trace::Trace;
@@ -107,6 +110,34 @@ impl ScriptWorld {
                 self.world.node.clock.jump(ms);
                 Ok(String::new())
             }
+            "pause" => self.pause(directive),
+            "split" => {
+                let (topic, range) = (directive.name(0, "a topic's name")?.to_owned(), range_of(directive, 1)?);
+                self.operate(directive, ControlRequest::SplitRange { topic, range })
+            }
+            "merge" => {
+                let topic = directive.name(0, "a topic's name")?.to_owned();
+                let ranges = [range_of(directive, 1)?, range_of(directive, 2)?];
+                self.operate(directive, ControlRequest::MergeRanges { topic, ranges })
+            }
+            "ranges" => {
+                let topic = directive.name(0, "a topic's name")?.to_owned();
+                self.operate(directive, ControlRequest::Lineage { topic, after: RangeId(0) })
+            }
+            "deaf" => {
+                let word = directive.name(0, "a shard's number")?;
+                let number = word.parse();
+                let number = number.map_err(|_| ScriptError::Word { line: directive.line, word: word.to_owned() })?;
+                self.world.deaf = Some((ShardId(number), Vec::new()));
+                Ok(String::new())
+            }
+            "hear" => {
+                for happening in self.world.deaf.take().map(|(_, held)| held).unwrap_or_default() {
+                    self.world.queue.put(self.world.queue.now_ns(), happening);
+                }
+                Ok(String::new())
+            }
+            "crash-at" => self.crash_at(directive),
             "read" => self.read(directive),
             _ => Err(directive.unknown()),
         }
@@ -149,7 +180,9 @@ impl ScriptWorld {
             | Application::Writer(_)
             | Application::Reader(_)
             | Application::Plain(_)
-            | Application::Roller(_) => true,
+            | Application::Roller(_)
+            | Application::Reshaper(_)
+            | Application::Operator(_) => true,
         })?;
         Ok("made\n".to_owned())
     }
@@ -169,7 +202,9 @@ impl ScriptWorld {
             | Application::Writer(_)
             | Application::Reader(_)
             | Application::Plain(_)
-            | Application::Roller(_) => true,
+            | Application::Roller(_)
+            | Application::Reshaper(_)
+            | Application::Operator(_) => true,
         })?;
         self.writers.insert(name, client);
         self.told(client);
@@ -184,7 +219,9 @@ impl ScriptWorld {
             | Application::Writer(_)
             | Application::Reader(_)
             | Application::Plain(_)
-            | Application::Roller(_) => {
+            | Application::Roller(_)
+            | Application::Reshaper(_)
+            | Application::Operator(_) => {
                 panic!("client {client} is a writer")
             }
         }
@@ -224,7 +261,9 @@ impl ScriptWorld {
             | Application::Churn(_)
             | Application::Writer(_)
             | Application::Reader(_)
-            | Application::Roller(_) => Vec::new(),
+            | Application::Roller(_)
+            | Application::Reshaper(_)
+            | Application::Operator(_) => Vec::new(),
         }
     }
 
@@ -282,6 +321,73 @@ impl ScriptWorld {
         Ok("down\n".to_owned())
     }
 
+    fn crash_at(&mut self, directive: &Directive) -> Result<String, ScriptError> {
+        let word = |word: &str| ScriptError::Word { line: directive.line, word: word.to_owned() };
+        let moment = match directive.name(0, "a moment")? {
+            "seal-asked" => Moment::SealAsked,
+            "promised" => Moment::Promised,
+            "end-proposed" => Moment::EndProposed,
+            "metadata-written" => Moment::MetadataGroupWritten,
+            "retired" => Moment::Retired,
+            other => return Err(word(other)),
+        };
+        let fault = match directive.name(1, "kill or power")? {
+            "kill" => Fault::Kill,
+            "power" => Fault::PowerCut,
+            other => return Err(word(other)),
+        };
+        self.world.faults.arm_at(moment, directive.number("pass")?.unwrap_or(0), fault);
+        Ok(String::new())
+    }
+
+    fn pause(&mut self, directive: &Directive) -> Result<String, ScriptError> {
+        let line = directive.line;
+        let name = directive.name(0, "a writer's name")?;
+        let unknown = || ScriptError::Unknown { line, what: "writer", name: name.to_owned() };
+        let client = *self.writers.get(name).ok_or_else(unknown)?;
+        let ms: u64 = directive.number("ms")?.ok_or(ScriptError::Missing { line, what: "ms" })?;
+        let until_ns = self.world.queue.now_ns() + ms * MILLISECOND_NS;
+        self.world.clients[client].pause(until_ns);
+        self.world.queue.put(until_ns, Happening::Client(client));
+        Ok(String::new())
+    }
+
+    /// Asks the controller.
+    fn operate(&mut self, directive: &Directive, request: ControlRequest) -> Result<String, ScriptError> {
+        let seed = self.world.random.word();
+        let client = self.world.add_client(Application::Operator(Operator::new(request, seed)));
+        if directive.has("nowait") {
+            return Ok(String::new());
+        }
+        let told = |world: &World| match &world.clients[client].application {
+            Application::Operator(operator) => operator.told().cloned(),
+            Application::Admin(_)
+            | Application::Churn(_)
+            | Application::Writer(_)
+            | Application::Reader(_)
+            | Application::Plain(_)
+            | Application::Roller(_)
+            | Application::Reshaper(_) => None,
+        };
+        self.wait(directive, "the answer to an operator", |world| told(world).is_some())?;
+        let ranges = match told(&self.world).expect("it was waited for") {
+            Told::Refused(refused) => return Ok(format!("{}\n", refused.text)),
+            Told::Lineage(ranges) => ranges,
+        };
+        let list = |ranges: &[RangeId]| ranges.iter().map(RangeId::to_string).collect::<Vec<_>>().join(" ");
+        let mut out = String::new();
+        for RangeLineage { route, parents, successors } in ranges {
+            write!(out, "{}", route.range).expect("a string takes everything");
+            if !parents.is_empty() {
+                write!(out, " of {}", list(&parents)).expect("a string takes everything");
+            }
+            let end =
+                if successors.is_empty() { " active".to_owned() } else { format!(" became {}", list(&successors)) };
+            writeln!(out, "{end}").expect("a string takes everything");
+        }
+        Ok(out)
+    }
+
     fn start(&mut self, directive: &Directive) -> Result<String, ScriptError> {
         if let Some(shards) = directive.number("shards")? {
             self.world.node.set_shards(shards);
@@ -302,8 +408,10 @@ impl ScriptWorld {
 
     fn read(&mut self, directive: &Directive) -> Result<String, ScriptError> {
         self.readers += 1;
-        let settings =
-            ConsumerSettings { wait_ms: 10, ..ConsumerSettings::new(directive.text("topic")?, 1_000 + self.readers) };
+        let topic = directive.text("topic")?;
+        let beginning = self.world.node.beginning(topic);
+        let start = beginning.map_or(Start::Earliest, Start::Cursor);
+        let settings = ConsumerSettings { start, wait_ms: 10, ..ConsumerSettings::new(topic, 1_000 + self.readers) };
         let plain = Plain::new(PlainCore::Consumer(Box::new(Consumer::new(settings))));
         let client = self.world.add_client(Application::Plain(plain));
         let until_ns = self.world.queue.now_ns() + PATIENCE_NS;
@@ -342,4 +450,12 @@ impl ScriptWorld {
         self.world.close_connections(client);
         Ok(out)
     }
+}
+
+/// The number of a range: the `n`-th word.
+fn range_of(directive: &Directive, n: usize) -> Result<RangeId, ScriptError> {
+    let word = directive.name(n, "a range's number")?;
+    let digits = word.trim_start_matches('r');
+    let number = digits.parse().map_err(|_| ScriptError::Word { line: directive.line, word: word.to_owned() })?;
+    Ok(RangeId(number))
 }

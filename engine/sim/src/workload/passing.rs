@@ -67,7 +67,9 @@ impl World {
             | Application::Writer(_)
             | Application::Reader(_)
             | Application::Plain(_)
-            | Application::Roller(_) => false,
+            | Application::Roller(_)
+            | Application::Reshaper(_)
+            | Application::Operator(_) => false,
         });
         living.then(|| (PASSING_FIRST + self.passing - 1, CHURN_NAME))
     }

@@ -117,7 +117,7 @@ impl World {
     /// A reader begins. Returns its number as a client.
     pub fn add_reader(&mut self, plan: ReaderPlan, mut random: Random) -> usize {
         let now_ns = self.queue.now_ns();
-        let core = Consumer::new(settings(&plan, Start::Earliest, random.word()));
+        let core = Consumer::new(settings(&plan, self.beginning(&plan.topic_name), random.word()));
         let pass = self.begin_pass(plan.topic);
         let pass_ends_ns = now_ns.saturating_add(plan.pass_ms * MILLISECOND_NS);
         let reader = Reader {
@@ -139,6 +139,11 @@ impl World {
         Pass::new(self.passes, topic, self.queue.now_ns())
     }
 
+    /// Where a topic begins.
+    fn beginning(&self, topic: &str) -> Start {
+        self.beginnings.get(topic).cloned().map_or(Start::Earliest, Start::Cursor)
+    }
+
     fn reader(&mut self, number: usize) -> &mut Reader {
         match &mut self.clients[number].application {
             Application::Reader(reader) => reader,
@@ -146,7 +151,9 @@ impl World {
             | Application::Churn(_)
             | Application::Writer(_)
             | Application::Plain(_)
-            | Application::Roller(_) => {
+            | Application::Roller(_)
+            | Application::Reshaper(_)
+            | Application::Operator(_) => {
                 panic!("client {number} is no reader")
             }
         }
@@ -161,8 +168,10 @@ impl World {
         self.deliver(number)?;
         let reader = self.reader(number);
         if !reader.plan.once && reader.pass_ends_ns <= now_ns {
-            let (topic, seed) = (reader.plan.topic, reader.random.word());
-            reader.core = Consumer::new(settings(&reader.plan, Start::Earliest, seed));
+            let (topic, seed, name) = (reader.plan.topic, reader.random.word(), reader.plan.topic_name.clone());
+            let beginning = self.beginning(&name);
+            let reader = self.reader(number);
+            reader.core = Consumer::new(settings(&reader.plan, beginning, seed));
             reader.saved = None;
             reader.failed = false;
             reader.pass_ends_ns = now_ns + reader.plan.pass_ms * MILLISECOND_NS;
@@ -253,8 +262,9 @@ impl World {
     pub(super) fn restart_reader(&mut self, number: usize) {
         let reader = self.reader(number);
         reader.saved = reader.core.cursor().or_else(|| reader.saved.take());
-        let start = reader.saved.clone().map_or(Start::Earliest, Start::Cursor);
-        let seed = reader.random.word();
+        let (saved, seed, name) = (reader.saved.clone(), reader.random.word(), reader.plan.topic_name.clone());
+        let start = saved.map_or_else(|| self.beginning(&name), Start::Cursor);
+        let reader = self.reader(number);
         reader.core = Consumer::new(settings(&reader.plan, start, seed));
         reader.go_on_ns = None;
     }

@@ -11,7 +11,7 @@ use crate::check::{Mode, Violation};
 use crate::client::Application;
 use crate::history::{Fate, RecordId, Sent, Shape, key_bytes, own_key_bytes};
 use crate::random::Random;
-use crate::world::World;
+use crate::world::{Happening, World};
 
 /// Which keys a writer uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +47,20 @@ pub struct WriterPlan {
     pub direct: bool,
 }
 
+/// A writer that opens another's id again while that one goes on.
+#[derive(Clone, Copy, Debug)]
+struct Rivalry {
+    /// The other, as a client.
+    rival: usize,
+    /// Longest time between two times, in µs.
+    pause_us_most: u64,
+    /// Virtual time at which it does so next.
+    next_ns: u64,
+}
+
+/// Longest time that a writer goes on with an id that another has opened again, in ms.
+const DEPOSED_MS_MAX: u64 = 300;
+
 /// A writer.
 pub struct Writer {
     pub(crate) core: Producer,
@@ -66,6 +80,11 @@ pub struct Writer {
     ready: bool,
     /// Its topic is gone, and it with it.
     retired: bool,
+    /// Records that earlier processes of it moved to a range that took the place of a sealed one.
+    moved: u64,
+    rivalry: Option<Rivalry>,
+    /// Another has opened its id again: it goes on until this virtual time, and then as somebody else.
+    deposed_until_ns: Option<u64>,
 }
 
 impl Writer {
@@ -85,7 +104,16 @@ impl Writer {
             stopped: false,
             ready: false,
             retired: false,
+            moved: 0,
+            rivalry: None,
+            deposed_until_ns: None,
         }
+    }
+
+    /// The same, but it opens the id of another client's writer again and again, while that one goes on.
+    #[must_use]
+    pub fn rival_of(self, rival: usize, pause_us_most: u64) -> Self {
+        Self { rivalry: Some(Rivalry { rival, pause_us_most, next_ns: 0 }), ..self }
     }
 
     /// It sends no more.
@@ -111,6 +139,18 @@ impl Writer {
         self.ready
     }
 
+    /// Whether another has opened its id again.
+    #[must_use]
+    pub fn is_deposed(&self) -> bool {
+        self.deposed_until_ns.is_some()
+    }
+
+    /// Records that went to the ranges that took the place of a sealed one.
+    #[must_use]
+    pub fn moved(&self) -> u64 {
+        self.moved + self.core.moved()
+    }
+
     /// Longest time that a record of it waits.
     #[must_use]
     pub fn timeout_ms(&self) -> u64 {
@@ -120,7 +160,11 @@ impl Writer {
     /// Virtual time of its next burst.
     #[must_use]
     pub fn next_ns(&self) -> Option<u64> {
-        (self.ready && !self.stopped).then_some(self.next_burst_ns)
+        if !self.ready || self.stopped {
+            return None;
+        }
+        let rivalry_ns = self.rivalry.map(|rivalry| rivalry.next_ns);
+        [Some(self.next_burst_ns), rivalry_ns, self.deposed_until_ns].into_iter().flatten().min()
     }
 
     /// Opening an id again may have succeeded with the answer lost: then its epoch is not the current one any more.
@@ -128,6 +172,13 @@ impl Writer {
         let fenced = Refusal::ProducerFenced { epoch: ProducerEpoch(0), run: Run(0) }.code();
         let by_epoch = matches!(failure, Failure::Refused(refused) if refused.code == fenced);
         by_epoch && !self.ready && self.identity.is_some()
+    }
+
+    /// Another process takes the place of its own.
+    fn renew(&mut self, settings: ProducerSettings) {
+        self.moved += self.core.moved();
+        self.core = Producer::new(settings);
+        self.ready = false;
     }
 
     /// The next record, as its sender will remember it.
@@ -149,6 +200,7 @@ impl Writer {
             topic: plan.topic,
             key,
             shape: if zeros { Shape::Zeros } else { Shape::Named },
+            identity: self.core.identity(),
             value_bytes: u32::try_from(value_bytes).expect("below a u32"),
             sent_ns: now_ns,
             deadline_ns: now_ns + u64::from(plan.timeout_ms) * MILLISECOND_NS,
@@ -180,7 +232,9 @@ impl World {
             | Application::Churn(_)
             | Application::Reader(_)
             | Application::Plain(_)
-            | Application::Roller(_) => {
+            | Application::Roller(_)
+            | Application::Reshaper(_)
+            | Application::Operator(_) => {
                 panic!("client {number} is no writer")
             }
         }
@@ -188,6 +242,7 @@ impl World {
 
     pub(super) fn act_writer(&mut self, number: usize) -> Result<(), Violation> {
         self.hear(number)?;
+        self.compete(number)?;
         let now_ns = self.queue.now_ns();
         let writer = self.writer(number);
         if writer.ready && !writer.stopped && writer.next_burst_ns <= now_ns {
@@ -248,6 +303,7 @@ impl World {
                     let writer = self.writer(number);
                     writer.ready = true;
                     writer.next_burst_ns = now_ns;
+                    self.depose_rival(number);
                 }
                 Event::Done { first, count, outcome, code } => {
                     let writer = self.writer(number);
@@ -269,24 +325,59 @@ impl World {
                     if !explained {
                         return Err(Violation::Node { what: "it ended a producer that did nothing wrong" });
                     }
-                    self.begin_anew(number)?;
+                    self.begin_anew(number, None)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// A writer whose id is lost goes on as another one.
-    fn begin_anew(&mut self, number: usize) -> Result<(), Violation> {
+    /// A writer whose id is lost goes on as another one: with this id, or a new one.
+    fn begin_anew(&mut self, number: usize, replaces: Option<(ProducerId, ProducerEpoch)>) -> Result<(), Violation> {
         self.give_up(number)?;
         let id = self.history.add_writer();
         let writer = self.writer(number);
         let seed = writer.random.word();
-        writer.core = Producer::new(settings(&writer.plan, seed));
-        (writer.identity, writer.writer, writer.sent, writer.token_base) = (None, id, 0, 0);
-        writer.ready = false;
+        writer.renew(ProducerSettings { replaces, ..settings(&writer.plan, seed) });
+        (writer.identity, writer.writer, writer.sent, writer.token_base) = (replaces, id, 0, 0);
+        writer.deposed_until_ns = None;
         self.close_connections(number);
         Ok(())
+    }
+
+    /// A rival opens the other's id again when its time has come; whoever was so deposed goes on for a while, and then as somebody else.
+    fn compete(&mut self, number: usize) -> Result<(), Violation> {
+        let now_ns = self.queue.now_ns();
+        let writer = self.writer(number);
+        if writer.stopped || !writer.ready {
+            return Ok(());
+        }
+        if writer.deposed_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
+            return self.begin_anew(number, None);
+        }
+        let Some(rivalry) = &mut writer.rivalry else { return Ok(()) };
+        if rivalry.next_ns > now_ns {
+            return Ok(());
+        }
+        rivalry.next_ns = now_ns + writer.random.spread_between(1_000, rivalry.pause_us_most) * MICROSECOND_NS;
+        let rival = rivalry.rival;
+        match self.writer(rival).core.identity() {
+            Some(identity) => self.begin_anew(number, Some(identity)),
+            None => Ok(()),
+        }
+    }
+
+    /// A rival has opened the other's id: that one may be refused from now on.
+    fn depose_rival(&mut self, number: usize) {
+        let writer = self.writer(number);
+        let (Some(rivalry), Some(own)) = (writer.rivalry, writer.core.identity()) else { return };
+        let stays_ms = writer.random.spread_between(1, DEPOSED_MS_MAX);
+        let until_ns = self.queue.now_ns() + stays_ms * MILLISECOND_NS;
+        let rival = self.writer(rivalry.rival);
+        if rival.core.identity().is_some_and(|theirs| theirs.0 == own.0 && theirs.1 < own.1) {
+            rival.deposed_until_ns = Some(until_ns);
+            self.queue.put(until_ns, Happening::Client(rivalry.rival));
+        }
     }
 
     /// Its topic is gone.
@@ -320,6 +411,9 @@ impl World {
         };
         self.trace.event(now_ns, 7, u64::from(id.writer) << 32 | u64::from(id.number) << 2 | fate as u64);
         self.checks.once.settled(&mut self.history, id, fate, now_ns)?;
+        if let Some(sent) = self.history.get(id) {
+            self.checks.fenced.settled(id, sent)?;
+        }
         let deadline_ns = self.history.get(id).map_or(0, |sent| sent.deadline_ns);
         self.checks.progress.ended("a send", deadline_ns.max(paused_until_ns), now_ns)
     }
@@ -336,9 +430,8 @@ impl World {
         writer.identity = writer.core.identity().or(writer.identity);
         let replaces = writer.identity;
         let seed = writer.random.word();
-        writer.core = Producer::new(ProducerSettings { replaces, ..settings(&writer.plan, seed) });
+        writer.renew(ProducerSettings { replaces, ..settings(&writer.plan, seed) });
         writer.token_base = writer.sent;
-        writer.ready = false;
         Ok(())
     }
 }

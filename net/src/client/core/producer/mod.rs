@@ -162,6 +162,8 @@ pub struct Producer {
     records_in_flight: u32,
     bytes_in_flight: u64,
     bytes_in_flight_max: u64,
+    /// Records moved to a range that took the place of a sealed one.
+    moved: u64,
     events: VecDeque<Event>,
     /// Ranges with something to close or to send.
     dirty: Vec<usize>,
@@ -193,6 +195,7 @@ impl Producer {
             next_token: 0,
             records_in_flight: 0,
             bytes_in_flight: 0,
+            moved: 0,
             events: VecDeque::with_capacity(1024),
             dirty: vec![],
             looked_at: vec![],
@@ -222,6 +225,12 @@ impl Producer {
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.records_in_flight
+    }
+
+    /// Records that were moved to a range that took the place of a sealed one, each as often as it was.
+    #[must_use]
+    pub fn moved(&self) -> u64 {
+        self.moved
     }
 
     /// Takes one record; its token comes back in `Event::Done`. It is written to a link by the next [`turn`](Self::turn).

@@ -230,6 +230,7 @@ impl Producer {
         let count = builder.count();
         self.records_in_flight -= count;
         self.bytes_in_flight -= cost;
+        self.moved += u64::from(count);
         let bytes = builder.finish(Stamp::default());
         let records = BatchRef::trust(bytes).expect("this builder made the batch").records();
         let mut costs = Shares { left: cost, parts: u64::from(count) };
