@@ -1,9 +1,9 @@
 //! What the consumer does with what a node says, and with time.
 
 use sealog_engine::api::error::{Refusal, Retry};
-use sealog_engine::api::response::{Route, TopicView};
+use sealog_engine::api::response::TopicView;
 use sealog_engine::types::time::MILLISECOND_NS;
-use sealog_engine::types::{Now, Offset, RangeId, TopicId};
+use sealog_engine::types::{KeySpan, Now, Offset, RangeId, TopicId};
 
 use super::parts::{Chunk, Part, State};
 use super::{Ask, Bounded, Consumer, End, Event, Start, TAG_BOUNDS, TAG_MASK, TAG_ROUTES};
@@ -137,7 +137,7 @@ impl Consumer {
             for route in self.routing.routes().to_vec() {
                 let link = self.links.for_shard(route.node, route.shard);
                 let ask = Ask::Due { at_ns: now.monotonic_ns };
-                self.bounded.insert(route.range, Bounded { link, ask, bounds: None });
+                self.bounded.insert(route.range, Bounded { span: route.span, link, ask, bounds: None });
             }
             self.ask(now);
         } else {
@@ -170,7 +170,7 @@ impl Consumer {
                 cursor.entries().iter().map(|e| (e.span, e.range, e.next)).collect()
             }
             start @ (Start::Earliest | Start::Latest | Start::Time(_)) => {
-                self.places_of_active(*start == Start::Latest)
+                self.places_of_bounded(*start == Start::Latest)
             }
         };
         let from_ms = match self.settings.start {
@@ -186,12 +186,15 @@ impl Consumer {
         self.fetch_all(now);
     }
 
-    fn places_of_active(&self, latest: bool) -> Vec<(sealog_engine::types::KeySpan, RangeId, Offset)> {
-        let place = |route: &Route| {
-            let (start, end) = self.bounded[&route.range].bounds.expect("all bounds have come");
-            (route.span, route.range, if latest { end } else { start })
+    /// Those that were active when their bounds were asked for: some may have been split or merged since.
+    fn places_of_bounded(&self, latest: bool) -> Vec<(KeySpan, RangeId, Offset)> {
+        let place = |(range, bounded): (&RangeId, &Bounded)| {
+            let (start, end) = bounded.bounds.expect("all bounds have come");
+            (bounded.span, *range, if latest { end } else { start })
         };
-        self.routing.routes().iter().map(place).collect()
+        let mut places: Vec<_> = self.bounded.iter().map(place).collect();
+        places.sort_by_key(|(span, ..)| span.first());
+        places
     }
 
     /// The part that awaits this answer.

@@ -23,7 +23,7 @@ use sealog_engine::api::request::{ControlRequest, ShardRequest};
 use sealog_engine::api::response::TopicView;
 use sealog_engine::format::record::RecordRef;
 use sealog_engine::types::time::MILLISECOND_NS;
-use sealog_engine::types::{Now, Offset, RangeId};
+use sealog_engine::types::{KeySpan, Now, Offset, RangeId};
 
 pub use self::deliver::{Delivery, Flow};
 use self::parts::{Part, State};
@@ -135,6 +135,7 @@ enum Ask {
 /// What is learnt of a range before reading begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Bounded {
+    span: KeySpan,
     link: LinkId,
     ask: Ask,
     bounds: Option<(Offset, Offset)>,

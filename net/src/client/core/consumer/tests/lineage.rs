@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use proptest::prelude::*;
+use sealog_engine::api::error::Refusal;
 use sealog_engine::types::{ClusterId, KeyHash, KeySpan, Offset, RangeId, TopicId};
 
 use super::node::Node;
@@ -37,6 +38,24 @@ fn children_are_read_behind_their_parents_end() {
     assert_eq!(pair.read(4), ["parent", "low child", "high child"]);
     assert!(pair.consumer.is_done());
     assert_eq!(pair.consumer.cursor().unwrap().entries().len(), 2);
+}
+
+#[test]
+fn a_range_that_is_split_before_reading_begins_is_read_from_its_own_beginning() {
+    let (low, high) = keys();
+    let mut node = Node::default();
+    node.add_range(1, KeySpan::ALL);
+    node.append_keyed(1, &[(&low, "parent")]);
+    // Its shard does not know it yet: newer routes are asked for meanwhile.
+    node.bounds_refusals = vec![Refusal::UnknownRange];
+    let mut pair = Pair::new(node, |s| s.end = End::Never);
+    assert_eq!(pair.read(2), [""; 0]);
+    pair.node.add_range(2, halves().0);
+    pair.node.add_range(3, halves().1);
+    pair.node.append_keyed(3, &[(&high, "child")]);
+    pair.node.seal(1, &[2, 3]);
+    pair.after_ms(100);
+    assert_eq!(pair.read(5), ["parent", "child"]);
 }
 
 #[test]

@@ -60,6 +60,8 @@ pub(super) struct Node {
     pub(super) damage: u32,
     /// Refusals for the next fetches.
     pub(super) refusals: Vec<Refusal>,
+    /// Refusals for the next questions for bounds.
+    pub(super) bounds_refusals: Vec<Refusal>,
     pub(super) silent: bool,
     /// The topic is deleted; with its id, another has its name now.
     pub(super) deleted: Option<Option<TopicId>>,
@@ -159,6 +161,9 @@ impl Node {
                 },
                 routes: self.active().into_iter().map(|(id, _)| self.route(RangeId(id))).collect(),
             },
+            Request::Shard(ShardRequest::Bounds { .. }) if !self.bounds_refusals.is_empty() => {
+                Response::Refused(self.bounds_refusals.pop().expect("just seen"))
+            }
             Request::Shard(ShardRequest::Bounds { range }) => {
                 let kept = &self.ranges[&range];
                 Response::Bounds { start: kept.start, end: kept.end }
