@@ -9,7 +9,7 @@ use sealog_engine::api::EngineConfig;
 use sealog_engine::types::time::{MILLISECOND_NS, SECOND_NS};
 
 use crate::check::{Mode, Violation};
-use crate::client::{Admin, Application, Churn, Reshaper, Roller, Tally};
+use crate::client::{Admin, Application, CHURN_NAME, Churn, Reshaper, Roller, Tally};
 use crate::coverage::Coverage;
 use crate::disk::DiskProfile;
 use crate::faults::{Fault, Faults};
@@ -73,7 +73,7 @@ const PROBE_MS: u64 = 5_000;
 const RECONNECT_MS: u64 = 3_000;
 /// In one of so many runs an operator has ranges rolled.
 const ROLLER_ONE_IN: u64 = 4;
-/// In one of so many runs an operator splits and merges ranges.
+/// In one of so many runs an operator splits and merges ranges; where disks are damaged in one of so many of those.
 const RESHAPER_ONE_IN: u64 = 3;
 /// In one of so many runs a writer opens another's id again and again: without splits and merges, and with them.
 const RIVAL_ONE_IN: [u64; 2] = [6, 2];
@@ -119,7 +119,8 @@ fn draw(seed: u64, options: &Options) -> World {
         let writer = &mut topics[0].writers[0];
         *writer = flooding(writer.clone());
     }
-    let has_reshapes = random.fork("splits and merges").one_in(RESHAPER_ONE_IN);
+    let mut reshapes = random.fork("splits and merges");
+    let has_reshapes = reshapes.one_in(RESHAPER_ONE_IN) && (mode == Mode::Within || reshapes.one_in(RESHAPER_ONE_IN));
     let mut world = World::new(Parts {
         faults,
         trace: Trace::new(options.loud, options.keeps),
@@ -298,6 +299,8 @@ impl World {
             for reader in 0..topic.readers {
                 let random = self.random.fork(&format!("reader {number} {reader}"));
                 let plan = ReaderPlan::drawn(number, &topic.name, random.clone());
+                let anywhere = random.fork("anywhere");
+                let plan = if self.has_reshapes { plan.from_anywhere(anywhere) } else { plan };
                 self.add_reader(plan, random);
             }
         }
@@ -314,7 +317,10 @@ impl World {
         if self.has_reshapes {
             let mut reshapes = self.random.fork("reshapers");
             self.faults.expect_reshapes();
-            let topics: Vec<String> = self.topics.iter().map(|topic| topic.name.clone()).collect();
+            let mut topics: Vec<String> = self.topics.iter().map(|topic| topic.name.clone()).collect();
+            if reshapes.one_in(2) {
+                topics.push(CHURN_NAME.to_owned());
+            }
             // Two do not know of each other.
             for number in 0..=u64::from(reshapes.one_in(3)) {
                 let random = reshapes.fork(&format!("reshaper {number}"));
@@ -570,6 +576,10 @@ impl World {
 
     /// A new reader of each topic reads all of it.
     fn read_all(&mut self) -> Result<(), Violation> {
+        if self.has_reshapes {
+            let until_ns = self.queue.now_ns() + READ_MAX_NS;
+            while !self.node.is_up() && !self.damaged_beyond_start() && self.step(until_ns)? {}
+        }
         let began_ns = self.queue.now_ns();
         let mut readers = Vec::new();
         for (number, topic) in (0u32..).zip(self.topics.clone()) {

@@ -5,7 +5,7 @@ mod passing;
 mod reader;
 mod writer;
 
-pub use reader::{Reader, ReaderPlan};
+pub use reader::{Place, Reader, ReaderPlan};
 pub use writer::{Keys, Writer, WriterPlan};
 
 use crate::check::Violation;

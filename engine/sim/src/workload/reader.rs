@@ -15,9 +15,21 @@ use crate::client::Application;
 use crate::random::Random;
 use crate::world::World;
 
+/// Where a reader begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Where the topic did.
+    Beginning,
+    /// Behind the newest record.
+    Latest,
+    /// At the records of so many ms ago, by the wall clock.
+    Ago(u64),
+}
+
 /// What a reader is like.
 #[derive(Clone, Debug)]
 pub struct ReaderPlan {
+    pub place: Place,
     pub topic: u32,
     pub topic_name: String,
     /// The one topic of that name that it reads; `None`: there is only one.
@@ -38,6 +50,7 @@ impl ReaderPlan {
     #[must_use]
     pub fn drawn(topic: u32, topic_name: &str, mut draws: Random) -> Self {
         Self {
+            place: Place::Beginning,
             topic,
             topic_name: topic_name.to_owned(),
             expected: None,
@@ -60,6 +73,17 @@ impl ReaderPlan {
             ..Self::drawn(topic, topic_name, draws.fork("plan"))
         }
         .with_direct(draws.one_in(2))
+    }
+
+    /// The same, but from anywhere: what it reads has an order, and need not be all there is.
+    #[must_use]
+    pub fn from_anywhere(self, mut draws: Random) -> Self {
+        let place = match draws.below(4) {
+            0 => Place::Latest,
+            1 => Place::Ago(draws.spread_between(1, 1_000)),
+            _ => Place::Beginning,
+        };
+        Self { place, ..self }
     }
 
     fn with_direct(self, direct: bool) -> Self {
@@ -117,7 +141,7 @@ impl World {
     /// A reader begins. Returns its number as a client.
     pub fn add_reader(&mut self, plan: ReaderPlan, mut random: Random) -> usize {
         let now_ns = self.queue.now_ns();
-        let core = Consumer::new(settings(&plan, self.beginning(&plan.topic_name), random.word()));
+        let core = Consumer::new(settings(&plan, self.start_of(&plan), random.word()));
         let pass = self.begin_pass(plan.topic);
         let pass_ends_ns = now_ns.saturating_add(plan.pass_ms * MILLISECOND_NS);
         let reader = Reader {
@@ -139,9 +163,18 @@ impl World {
         Pass::new(self.passes, topic, self.queue.now_ns())
     }
 
-    /// Where a topic begins.
-    fn beginning(&self, topic: &str) -> Start {
-        self.beginnings.get(topic).cloned().map_or(Start::Earliest, Start::Cursor)
+    /// Where a reader begins now.
+    fn start_of(&self, plan: &ReaderPlan) -> Start {
+        let now_ms = self.node.clock.read(self.queue.now_ns()).wall_ms;
+        match plan.place {
+            Place::Latest => Start::Latest,
+            Place::Ago(ms) => Start::Time(now_ms.saturating_sub(ms)),
+            Place::Beginning if self.has_reshapes => {
+                let known = self.beginnings.get(&plan.topic_name).cloned();
+                known.or_else(|| self.node.beginning(&plan.topic_name)).map_or(Start::Earliest, Start::Cursor)
+            }
+            Place::Beginning => Start::Earliest,
+        }
     }
 
     fn reader(&mut self, number: usize) -> &mut Reader {
@@ -168,10 +201,10 @@ impl World {
         self.deliver(number)?;
         let reader = self.reader(number);
         if !reader.plan.once && reader.pass_ends_ns <= now_ns {
-            let (topic, seed, name) = (reader.plan.topic, reader.random.word(), reader.plan.topic_name.clone());
-            let beginning = self.beginning(&name);
+            let (topic, seed, plan) = (reader.plan.topic, reader.random.word(), reader.plan.clone());
+            let start = self.start_of(&plan);
             let reader = self.reader(number);
-            reader.core = Consumer::new(settings(&reader.plan, beginning, seed));
+            reader.core = Consumer::new(settings(&reader.plan, start, seed));
             reader.saved = None;
             reader.failed = false;
             reader.pass_ends_ns = now_ns + reader.plan.pass_ms * MILLISECOND_NS;
@@ -262,8 +295,8 @@ impl World {
     pub(super) fn restart_reader(&mut self, number: usize) {
         let reader = self.reader(number);
         reader.saved = reader.core.cursor().or_else(|| reader.saved.take());
-        let (saved, seed, name) = (reader.saved.clone(), reader.random.word(), reader.plan.topic_name.clone());
-        let start = saved.map_or_else(|| self.beginning(&name), Start::Cursor);
+        let (saved, seed, plan) = (reader.saved.clone(), reader.random.word(), reader.plan.clone());
+        let start = saved.map_or_else(|| self.start_of(&plan), Start::Cursor);
         let reader = self.reader(number);
         reader.core = Consumer::new(settings(&reader.plan, start, seed));
         reader.go_on_ns = None;
