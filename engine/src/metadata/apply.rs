@@ -352,9 +352,14 @@ impl State {
         self.loads.insert(range, load);
     }
 
-    /// Once a segment of its own is sealed, a range's producer table is there.
+    /// Once a segment of its own is sealed of which a record is left, a range's producer table is there: it was written before that. One
+    /// that is a hole and nothing else may have left no table.
     fn forget_fences(&mut self, range: RangeId) {
-        if self.ranges.get(&range).is_some_and(|state| !state.chain.sealed().is_empty()) {
+        let is_left = |sealed: &SealedSegment| {
+            let lost: u64 = sealed.holes.iter().map(|hole| hole.to.0 - hole.from.0).sum();
+            lost < sealed.end.0 - sealed.base.0
+        };
+        if self.ranges.get(&range).is_some_and(|state| state.chain.sealed().iter().any(is_left)) {
             self.fences.remove(&range);
         }
     }

@@ -1,7 +1,9 @@
 use super::super::tests::{after, create, opening, refuses, sealed, started};
 use super::*;
+use crate::api::response::GapCause;
 use crate::metadata::range_chain::Misfit;
 use crate::metadata::{Change, SealReason};
+use crate::replica::message::Span;
 use crate::types::{Epoch, ProducerEpoch, ProducerId};
 
 const R1: RangeId = RangeId(1);
@@ -159,6 +161,11 @@ fn what_a_child_knows_of_producers_is_kept_until_a_segment_of_its_own_is_sealed(
     let mut empty = state.clone();
     empty.apply(&seal(0)).unwrap();
     assert_eq!(known(&empty), [1, 1], "nothing of the segment is left, and its table is not either");
+    let mut lost = state.clone();
+    let hole = Span { from: Offset(0), to: Offset(5), records_at_most: 5, cause: GapCause::Interrupted };
+    let sealed = SealedSegment { holes: vec![hole], ..sealed(2, 0, 5, 2) };
+    lost.apply(&Change::Sealed { range: R2, sealed, goes_on: false, open: None }).unwrap();
+    assert_eq!(known(&lost), [1, 1], "nothing of the segment can be read, and its table may not be either");
     state.apply(&seal(5)).unwrap();
     assert_eq!(known(&state), [0, 1]);
     state.apply(&Change::DeleteTopic { topic: TopicId(1) }).unwrap();
