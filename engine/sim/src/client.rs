@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use sealog_engine::types::Now;
 use sealog_net::client::core::{Client, LinkId};
 
-pub use admin::Admin;
+pub use admin::{Admin, Wanted};
 pub use churn::{CHURN_NAME, Churn, News};
 pub use operator::{Operator, Told};
 pub use plain::{Plain, PlainCore};

@@ -239,6 +239,7 @@ const CLIENT: &[&str] = &[
     "merges given up",
     "impossible reshapes",
     "reshapes found standing",
+    "reshapes by themselves",
     "sent to sealed ranges",
     "settled by a seal",
     "settled by asking",

@@ -180,7 +180,7 @@ const RESHAPE_CRASH_PERCENT: u64 = 40;
 /// Such moments that are let pass, at most.
 const RESHAPE_PASS_MOST: u64 = 6;
 /// Where ranges are split and merged, at so many of 1,000 seals their shard hears of none for so long that a merge is given up.
-const DEAF_PERMILLE: u64 = 8;
+const DEAF_PERMILLE: u64 = 20;
 /// How long, in ms.
 const DEAF_MS_MIN: u64 = 1_900;
 const DEAF_MS_MAX: u64 = 3_500;

@@ -9,7 +9,7 @@ use sealog_engine::api::EngineConfig;
 use sealog_engine::types::time::{MILLISECOND_NS, SECOND_NS};
 
 use crate::check::{Mode, Violation};
-use crate::client::{Admin, Application, CHURN_NAME, Churn, Reshaper, Roller, Tally};
+use crate::client::{Admin, Application, CHURN_NAME, Churn, Reshaper, Roller, Tally, Wanted};
 use crate::coverage::Coverage;
 use crate::disk::DiskProfile;
 use crate::faults::{Fault, Faults};
@@ -121,6 +121,15 @@ fn draw(seed: u64, options: &Options) -> World {
     }
     let mut reshapes = random.fork("splits and merges");
     let has_reshapes = reshapes.one_in(RESHAPER_ONE_IN) && (mode == Mode::Within || reshapes.one_in(RESHAPER_ONE_IN));
+    let has_operators = has_reshapes && !reshapes.one_in(4);
+    if has_reshapes && (!has_operators || reshapes.one_in(3)) {
+        let topic = &mut topics[0];
+        topic.auto_split = Some(topic.ranges.max(16));
+        if reshapes.one_in(2) {
+            let writer = &mut topic.writers[0];
+            *writer = flooding(writer.clone());
+        }
+    }
     let mut world = World::new(Parts {
         faults,
         trace: Trace::new(options.loud, options.keeps),
@@ -132,7 +141,7 @@ fn draw(seed: u64, options: &Options) -> World {
         topics,
         random,
     });
-    world.has_reshapes = has_reshapes;
+    (world.has_reshapes, world.has_operators) = (has_reshapes, has_operators);
     world.trace.mix(seed);
     world
 }
@@ -160,6 +169,8 @@ fn draw_config(draws: &mut Random, shards: u16) -> EngineConfig {
 pub struct Topic {
     pub name: String,
     pub ranges: u32,
+    /// It splits and merges by itself, up to so many ranges.
+    pub auto_split: Option<u32>,
     pub writers: Vec<WriterPlan>,
     pub readers: u32,
 }
@@ -178,7 +189,13 @@ fn draw_topics(draws: &mut Random, config: &EngineConfig) -> Vec<Topic> {
             };
             let topic = u32::try_from(topic).expect("few topics");
             let writers = (0..draws.between(1, 3)).map(|_| draw_writer(draws, config, topic, &name, keys)).collect();
-            Topic { name, ranges, writers, readers: u32::try_from(draws.between(1, 2)).expect("few readers") }
+            Topic {
+                name,
+                ranges,
+                auto_split: None,
+                writers,
+                readers: u32::try_from(draws.between(1, 2)).expect("few readers"),
+            }
         })
         .collect()
 }
@@ -254,7 +271,11 @@ impl World {
     }
 
     fn make_topics(&mut self) -> Result<(), Violation> {
-        let wanted = self.topics.iter().map(|topic| (topic.name.clone(), topic.ranges)).collect();
+        let wanted = |topic: &Topic| {
+            let Topic { name, ranges, auto_split, .. } = topic;
+            Wanted { name: name.clone(), ranges: *ranges, auto_split: *auto_split }
+        };
+        let wanted = self.topics.iter().map(wanted).collect();
         let seed = self.random.word();
         let admin = self.add_client(Application::Admin(Admin::new(wanted, seed)));
         let until_ns = self.queue.now_ns() + 60 * SECOND_NS;
@@ -315,8 +336,10 @@ impl World {
             self.add_client(Application::Roller(Roller::new(topics, rolls)));
         }
         if self.has_reshapes {
-            let mut reshapes = self.random.fork("reshapers");
             self.faults.expect_reshapes();
+        }
+        if self.has_operators {
+            let mut reshapes = self.random.fork("reshapers");
             let mut topics: Vec<String> = self.topics.iter().map(|topic| topic.name.clone()).collect();
             if reshapes.one_in(2) {
                 topics.push(CHURN_NAME.to_owned());
@@ -621,6 +644,7 @@ impl World {
             ("merges given up", sum(|tally| tally.given_up)),
             ("impossible reshapes", sum(|tally| tally.impossible)),
             ("reshapes found standing", self.reshapes_stand),
+            ("reshapes by themselves", if self.has_operators { 0 } else { self.reshapes_stand }),
             ("sent to sealed ranges", self.checks.lineage.refused),
             ("settled by a seal", self.checks.settled_by_seal),
             ("settled by asking", self.checks.settled_by_asking),

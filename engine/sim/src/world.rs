@@ -83,8 +83,9 @@ pub struct World {
     /// The slowness of the disk in good weather.
     pub(crate) disk_slowness: u64,
     pub(crate) topics: Vec<Topic>,
-    /// Somebody splits and merges ranges.
+    /// Ranges are split and merged, and operators ask for some of that.
     pub(crate) has_reshapes: bool,
+    pub(crate) has_operators: bool,
     /// Where the topics begin whose ranges are split and merged.
     pub(crate) beginnings: BTreeMap<String, Cursor>,
     /// Topics made that come and go.
@@ -154,6 +155,7 @@ impl World {
             disk_slowness: disk.slowness,
             topics,
             has_reshapes: false,
+            has_operators: false,
             beginnings: BTreeMap::new(),
             passing: 0,
             doomed: BTreeSet::new(),

@@ -11,18 +11,27 @@ use sealog_net::wire::frame::{BodyError, Frame};
 /// How long an answer is waited for before it is asked again, in ms.
 const PATIENCE_MS: u64 = 1_000;
 
+/// A topic that is to be made.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub name: String,
+    pub ranges: u32,
+    /// It splits by itself, up to so many ranges.
+    pub auto_split: Option<u32>,
+}
+
 /// The client that makes topics.
 pub struct Admin {
     links: Links,
-    /// Name and ranges of those that are not known to be there.
-    wanted: Vec<(String, u32)>,
+    /// Those that are not known to be there.
+    wanted: Vec<Wanted>,
     ask_again_ns: Option<u64>,
 }
 
 impl Admin {
-    /// One that wants these topics: name and number of ranges.
+    /// One that wants these topics.
     #[must_use]
-    pub fn new(topics: Vec<(String, u32)>, seed: u64) -> Self {
+    pub fn new(topics: Vec<Wanted>, seed: u64) -> Self {
         Self { links: Links::new("admin", false, Random::new(seed)), wanted: topics, ask_again_ns: None }
     }
 
@@ -33,13 +42,13 @@ impl Admin {
     }
 
     fn ask(&mut self, now: Now) {
-        let Some((name, ranges)) = self.wanted.last() else {
+        let Some(Wanted { name, ranges, auto_split }) = self.wanted.last() else {
             self.ask_again_ns = None;
             return;
         };
         self.ask_again_ns = Some(now.monotonic_ns + PATIENCE_MS * MILLISECOND_NS);
         if self.links.is_up(Links::FIRST) {
-            let request = ControlRequest::CreateTopic { name: name.clone(), ranges: *ranges, auto_split: None };
+            let request = ControlRequest::CreateTopic { name: name.clone(), ranges: *ranges, auto_split: *auto_split };
             let patience_ms = u32::try_from(PATIENCE_MS).expect("a short time");
             control::append_request(self.links.outbound(Links::FIRST), 0, patience_ms, &request);
             control::append_request(self.links.outbound(Links::FIRST), 1, patience_ms, &ControlRequest::ListTopics);
@@ -63,12 +72,12 @@ impl Client for Admin {
                 self.ask(now);
             }
             Answer::Topic(topic) => {
-                self.wanted.retain(|(name, _)| *name != topic.name);
+                self.wanted.retain(|wanted| wanted.name != topic.name);
                 self.ask(now);
             }
             Answer::Topics(topics) => {
                 let before = self.wanted.len();
-                self.wanted.retain(|(name, _)| topics.iter().all(|topic| topic.name != *name));
+                self.wanted.retain(|wanted| topics.iter().all(|topic| topic.name != wanted.name));
                 if self.wanted.len() < before {
                     self.ask(now);
                 }

@@ -19,7 +19,7 @@ use sealog_net::client::core::{Consumer, Producer, ProducerSettings};
 use super::ScriptError;
 use super::directive::Directive;
 use crate::check::Mode;
-use crate::client::{Admin, Application, Operator, Plain, PlainCore, Told};
+use crate::client::{Admin, Application, Operator, Plain, PlainCore, Told, Wanted};
 use crate::disk::{DiskProfile, Keep};
 use crate::faults::{Fault, Faults, Moment};
 use crate::network::NetworkProfile;
@@ -172,8 +172,9 @@ impl ScriptWorld {
     fn topic(&mut self, directive: &Directive) -> Result<String, ScriptError> {
         let name = directive.name(0, "a topic's name")?.to_owned();
         let ranges = directive.number("ranges")?.unwrap_or(1);
+        let wanted = vec![Wanted { name, ranges, auto_split: None }];
         let seed = self.world.random.word();
-        let admin = self.world.add_client(Application::Admin(Admin::new(vec![(name, ranges)], seed)));
+        let admin = self.world.add_client(Application::Admin(Admin::new(wanted, seed)));
         self.wait(directive, "the making of a topic", |world| match &world.clients[admin].application {
             Application::Admin(admin) => admin.left() == 0,
             Application::Churn(_)
