@@ -76,6 +76,12 @@ impl Consumer {
         let part = &mut self.parts[at];
         part.next = part.next.max(chunk.next);
         part.strikes = 0;
+        // What took the place of its range is behind the end that was asked for.
+        if part.stop.is_some_and(|stop| part.next >= stop) {
+            part.state = State::Done;
+            part.chunks.clear();
+            return;
+        }
         match &chunk.successors {
             Some(successors) => {
                 if self.follow(at, successors) {

@@ -59,6 +59,28 @@ fn a_range_that_is_split_before_reading_begins_is_read_from_its_own_beginning() 
 }
 
 #[test]
+fn whoever_reads_to_the_end_stops_there_though_its_range_was_split_or_merged_meanwhile() {
+    let (low, high) = keys();
+    let mut node = Node::default();
+    node.add_range(1, halves().0);
+    node.add_range(2, halves().1);
+    node.append_keyed(1, &[(&low, "a")]);
+    node.append_keyed(2, &[(&high, "b")]);
+    let mut pair = Pair::new(node, |s| s.end = End::Committed);
+    pair.exchange();
+    // Its bounds are known; the fetches are answered by ranges that are sealed.
+    pair.node.add_range(3, KeySpan::ALL);
+    pair.node.append_keyed(3, &[(&low, "merged")]);
+    pair.node.seal(1, &[3]);
+    pair.node.seal(2, &[3]);
+    assert_eq!(pair.read(4), ["a", "b"]);
+    assert!(pair.consumer.is_done());
+    let cursor = pair.consumer.cursor().unwrap();
+    let mut later = Pair::new(pair.node.clone(), |s| s.start = Start::Cursor(cursor));
+    assert_eq!(later.read(4), ["merged"], "the cursor goes on behind it");
+}
+
+#[test]
 fn at_a_merge_the_half_that_is_done_waits_for_the_other() {
     let (low, high) = keys();
     let mut node = Node::default();
