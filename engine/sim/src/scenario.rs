@@ -9,7 +9,7 @@ use sealog_engine::api::EngineConfig;
 use sealog_engine::types::time::{MILLISECOND_NS, SECOND_NS};
 
 use crate::check::{Mode, Violation};
-use crate::client::{Admin, Application, CHURN_NAME, Churn, Reshaper, Roller, Tally, Wanted};
+use crate::client::{Admin, Application, CHURN_NAME, Churn, Reshaper, Roller, SimClient, Tally, Wanted};
 use crate::coverage::Coverage;
 use crate::disk::DiskProfile;
 use crate::faults::{Fault, Faults};
@@ -321,7 +321,8 @@ impl World {
                 let random = self.random.fork(&format!("reader {number} {reader}"));
                 let plan = ReaderPlan::drawn(number, &topic.name, random.clone());
                 let anywhere = random.fork("anywhere");
-                let plan = if self.has_reshapes { plan.from_anywhere(anywhere) } else { plan };
+                let is_free = self.has_reshapes && self.mode == Mode::Within;
+                let plan = if is_free { plan.from_anywhere(anywhere) } else { plan };
                 self.add_reader(plan, random);
             }
         }
@@ -395,6 +396,7 @@ impl World {
             // A node whose disk has failed a write does nothing more until somebody starts it again.
             self.crash(Fault::Kill);
         }
+        self.close_readers()?;
         let now_ns = self.queue.now_ns();
         self.retire_readers();
         let mut timeout_ms = 0;
@@ -521,6 +523,23 @@ impl World {
             | Application::Reshaper(_)
             | Application::Operator(_) => None,
         })
+    }
+
+    /// Whoever reads to an end comes to it, though writers go on.
+    fn close_readers(&mut self) -> Result<(), Violation> {
+        let short = |world: &Self| {
+            let is_short = |client: &&SimClient| matches!(&client.application, Application::Reader(reader) if reader.is_short_of_its_end());
+            world.clients.iter().filter(is_short).count() as u64
+        };
+        for client in &mut self.clients {
+            if let Application::Reader(reader) = &mut client.application {
+                reader.close();
+            }
+        }
+        let until_ns = self.queue.now_ns() + READ_MAX_NS;
+        while short(self) > 0 && self.step(until_ns)? {}
+        let waiting = short(self);
+        self.checks.progress.nothing_waits("a reading to end", waiting, READ_MAX_NS / MILLISECOND_NS)
     }
 
     fn retire_readers(&mut self) {

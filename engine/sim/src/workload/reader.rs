@@ -36,6 +36,8 @@ pub struct ReaderPlan {
     pub expected: Option<TopicId>,
     /// Reads to the committed ends and no further, once.
     pub once: bool,
+    /// Reads to the committed ends, and then all of it again.
+    pub to_end: bool,
     /// Longest time of one reading, in ms.
     pub pass_ms: u64,
     pub fetch_bytes: u32,
@@ -55,6 +57,7 @@ impl ReaderPlan {
             topic_name: topic_name.to_owned(),
             expected: None,
             once: false,
+            to_end: false,
             pass_ms: draws.spread_between(50, 5_000),
             fetch_bytes: *draws.pick(&[1, 64 << 10, 4 << 20]),
             wait_ms: *draws.pick(&[1, 10, 1_000]),
@@ -83,7 +86,8 @@ impl ReaderPlan {
             1 => Place::Ago(draws.spread_between(1, 1_000)),
             _ => Place::Beginning,
         };
-        Self { place, ..self }
+        let to_end = place == Place::Beginning && draws.one_in(2);
+        Self { place, to_end, ..self }
     }
 
     fn with_direct(self, direct: bool) -> Self {
@@ -104,10 +108,23 @@ pub struct Reader {
     go_on_ns: Option<u64>,
     /// A range of it stands still on a damaged disk.
     failed: bool,
+    /// It reads what it is at to the end, and nothing again.
+    closing: bool,
     retired: bool,
 }
 
 impl Reader {
+    /// Whether it reads to an end, and has not come there.
+    #[must_use]
+    pub fn is_short_of_its_end(&self) -> bool {
+        self.plan.to_end && !self.retired && !self.failed && !self.core.is_done()
+    }
+
+    /// It begins no reading any more.
+    pub fn close(&mut self) {
+        self.closing = true;
+    }
+
     /// Whether it does nothing any more.
     #[must_use]
     pub fn is_retired(&self) -> bool {
@@ -120,7 +137,7 @@ impl Reader {
         if self.retired {
             return None;
         }
-        let again = (!self.plan.once).then_some(self.pass_ends_ns);
+        let again = (!self.plan.once && !self.plan.to_end).then_some(self.pass_ends_ns);
         [self.go_on_ns, again].into_iter().flatten().min()
     }
 }
@@ -129,7 +146,7 @@ fn settings(plan: &ReaderPlan, start: Start, seed: u64) -> ConsumerSettings {
     ConsumerSettings {
         client: "reader".to_owned(),
         start,
-        end: if plan.once { End::Committed } else { End::Never },
+        end: if plan.once || plan.to_end { End::Committed } else { End::Never },
         fetch_bytes: plan.fetch_bytes,
         wait_ms: plan.wait_ms,
         direct: plan.direct,
@@ -153,6 +170,7 @@ impl World {
             saved: None,
             go_on_ns: None,
             failed: false,
+            closing: false,
             retired: false,
         };
         self.add_client(Application::Reader(Box::new(reader)))
@@ -200,7 +218,13 @@ impl World {
         }
         self.deliver(number)?;
         let reader = self.reader(number);
-        if !reader.plan.once && reader.pass_ends_ns <= now_ns {
+        if reader.plan.to_end && reader.core.is_done() && !reader.closing {
+            self.end_pass(number)?;
+            self.reader(number).pass_ends_ns = 0;
+        }
+        let reader = self.reader(number);
+        let ends = reader.pass_ends_ns <= now_ns && (!reader.plan.to_end || reader.pass_ends_ns == 0);
+        if !reader.plan.once && ends {
             let (topic, seed, plan) = (reader.plan.topic, reader.random.word(), reader.plan.clone());
             let start = self.start_of(&plan);
             let reader = self.reader(number);
