@@ -1,12 +1,11 @@
 //! What the consumer does with what a node says, and with time.
 
 use sealog_engine::api::error::{Refusal, Retry};
-use sealog_engine::api::response::TopicView;
 use sealog_engine::types::time::MILLISECOND_NS;
-use sealog_engine::types::{KeySpan, Now, Offset, RangeId, TopicId};
+use sealog_engine::types::{Now, Offset, RangeId, TopicId};
 
 use super::parts::{Chunk, Part, State};
-use super::{Ask, Bounded, Consumer, End, Event, Start, TAG_BOUNDS, TAG_MASK, TAG_ROUTES};
+use super::{Ask, Consumer, Event, TAG_BOUNDS, TAG_LINEAGE, TAG_MASK, TAG_ROUTES};
 use crate::client::core::links::{LinkId, Links};
 use crate::client::core::{Client, Failure};
 use crate::session::Answer;
@@ -20,7 +19,7 @@ const STRIKE_MS_MIN: u64 = 5;
 /// Longest such wait.
 const STRIKE_MS_MAX: u64 = 1_000;
 /// Shortest wait before a refused question is asked again.
-const ASK_AGAIN_MS: u64 = 50;
+pub(super) const ASK_AGAIN_MS: u64 = 50;
 
 impl Client for Consumer {
     fn links(&mut self) -> &mut Links {
@@ -29,15 +28,10 @@ impl Client for Consumer {
 
     fn closed(&mut self, now: Now, link: LinkId) {
         self.links.closed(now, link);
-        let again = Ask::Due { at_ns: now.monotonic_ns };
-        if link == Links::FIRST && self.routes_ask == Ask::Asked {
-            self.routes_ask = again;
+        if link == Links::FIRST {
+            self.routes_ask.lost(now);
         }
-        for bounded in self.bounded.values_mut() {
-            if bounded.link == link && bounded.ask == Ask::Asked {
-                bounded.ask = again;
-            }
-        }
+        self.beginning.lost(now, link);
         for part in &mut self.parts {
             if matches!(part.state, State::Fetching { link: l, .. } if l == link) {
                 part.state = State::Idle;
@@ -64,6 +58,10 @@ impl Client for Consumer {
             Answer::Bounds { start, end } if correlation & TAG_MASK == TAG_BOUNDS => {
                 self.bounds_are(now, RangeId(correlation & !TAG_MASK), start, end);
             }
+            Answer::Bounds { start, .. } => self.sought(now, correlation, start),
+            Answer::Lineage { ranges, more } if correlation & TAG_MASK == TAG_LINEAGE => {
+                self.lineage_is(now, RangeId(correlation & !TAG_MASK), &ranges, more)?;
+            }
             Answer::Routes { topic, .. } if correlation == TAG_ROUTES && self.is_another(topic.topic) => {
                 let was = self.topic.as_ref().map(|known| known.topic).unwrap_or_default();
                 self.end(Failure::Replaced { was, now: topic.topic });
@@ -82,7 +80,6 @@ impl Client for Consumer {
             }
             Answer::Pong => {}
             Answer::Stored(_)
-            | Answer::Bounds { .. }
             | Answer::Settled(_)
             | Answer::Rolled(_)
             | Answer::Described(_)
@@ -102,8 +99,8 @@ impl Client for Consumer {
         }
         self.next_check_ns = u64::MAX;
         self.ask(now);
-        let asks = self.bounded.values().filter(|_| !self.ready).map(|b| b.ask).chain([self.routes_ask]);
-        for ask in asks.collect::<Vec<_>>() {
+        let before_reading = self.beginning.asks().filter(|_| !self.ready);
+        for ask in before_reading.chain([self.routes_ask]) {
             if let Ask::Due { at_ns } = ask
                 && at_ns > now.monotonic_ns
             {
@@ -131,72 +128,6 @@ impl Client for Consumer {
 }
 
 impl Consumer {
-    /// Routes are known for the first time: learns what must be learnt before reading begins.
-    fn prepare(&mut self, now: Now) {
-        if self.settings.end == End::Committed || !matches!(self.settings.start, Start::Cursor(_)) {
-            for route in self.routing.routes().to_vec() {
-                let link = self.links.for_shard(route.node, route.shard);
-                let ask = Ask::Due { at_ns: now.monotonic_ns };
-                self.bounded.insert(route.range, Bounded { span: route.span, link, ask, bounds: None });
-            }
-            self.ask(now);
-        } else {
-            self.begin(now);
-        }
-    }
-
-    fn bounds_are(&mut self, now: Now, range: RangeId, start: Offset, end: Offset) {
-        if self.ready || self.ended {
-            return;
-        }
-        if let Some(bounded) = self.bounded.get_mut(&range) {
-            bounded.ask = Ask::Idle;
-            bounded.bounds = Some((start, end));
-        }
-        if self.bounded.values().all(|b| b.bounds.is_some()) {
-            self.begin(now);
-        }
-    }
-
-    /// Everything is known: reading begins.
-    fn begin(&mut self, now: Now) {
-        let (Some(welcome), Some(TopicView { topic, .. })) = (self.links.welcome(), &self.topic) else { return };
-        let places = match &self.settings.start {
-            Start::Cursor(cursor) => {
-                if let Err(error) = cursor.belongs_to(welcome.cluster, *topic) {
-                    self.events.push_back(Event::BadCursor(error));
-                    return;
-                }
-                cursor.entries().iter().map(|e| (e.span, e.range, e.next)).collect()
-            }
-            start @ (Start::Earliest | Start::Latest | Start::Time(_)) => {
-                self.places_of_bounded(*start == Start::Latest)
-            }
-        };
-        let from_ms = match self.settings.start {
-            Start::Time(ms) => Some(ms),
-            Start::Earliest | Start::Latest | Start::Cursor(_) => None,
-        };
-        self.parts = places
-            .into_iter()
-            .map(|(span, range, next)| Part { from_ms, ..self.new_part(span, range, next, self.stop_of(range)) })
-            .collect();
-        self.ready = true;
-        self.events.push_back(Event::Ready);
-        self.fetch_all(now);
-    }
-
-    /// Those that were active when their bounds were asked for: some may have been split or merged since.
-    fn places_of_bounded(&self, latest: bool) -> Vec<(KeySpan, RangeId, Offset)> {
-        let place = |(range, bounded): (&RangeId, &Bounded)| {
-            let (start, end) = bounded.bounds.expect("all bounds have come");
-            (bounded.span, *range, if latest { end } else { start })
-        };
-        let mut places: Vec<_> = self.bounded.iter().map(place).collect();
-        places.sort_by_key(|(span, ..)| span.first());
-        places
-    }
-
     /// The part that awaits this answer.
     fn awaiting(&self, correlation: u64) -> Option<usize> {
         let at = self.position_of(Part::id_of(correlation))?;
@@ -225,6 +156,19 @@ impl Consumer {
         self.fetch(now, at);
     }
 
+    /// Below `start` every record of the part's range is earlier than the time that it looks for.
+    fn sought(&mut self, now: Now, correlation: u64, start: Offset) {
+        let Some(at) = self.awaiting(correlation) else { return };
+        let part = &mut self.parts[at];
+        if part.is_seeking() {
+            part.next = part.next.max(part.stop.map_or(start, |stop| start.min(stop)));
+            part.sought = true;
+            part.strikes = 0;
+        }
+        part.state = State::Idle;
+        self.fetch(now, at);
+    }
+
     fn refused(&mut self, now: Now, correlation: u64, refused: Refused) {
         let again_ms = match refused.retry {
             Retry::AfterDelay { ms } => Some(u64::from(ms).max(ASK_AGAIN_MS)),
@@ -242,12 +186,14 @@ impl Consumer {
                 if refused.retry == Retry::AfterRefresh {
                     self.want_routes(at_ns);
                 }
-                if let Some(bounded) = self.bounded.get_mut(&RangeId(correlation & !TAG_MASK)) {
-                    bounded.ask = Ask::Due { at_ns };
-                    self.next_check_ns = self.next_check_ns.min(at_ns);
-                }
+                self.beginning.bounds_again(RangeId(correlation & !TAG_MASK), at_ns);
+                self.next_check_ns = self.next_check_ns.min(at_ns);
             }
-            (TAG_ROUTES, None) if self.topic.is_some() => self.end(Failure::Refused(refused)),
+            (TAG_LINEAGE, Some(at_ns)) => {
+                self.beginning.lineage_again(at_ns);
+                self.next_check_ns = self.next_check_ns.min(at_ns);
+            }
+            (TAG_ROUTES | TAG_LINEAGE, None) if self.topic.is_some() => self.end(Failure::Refused(refused)),
             (_, _) => self.events.push_back(Event::Failed(Failure::Refused(refused))),
         }
     }

@@ -7,29 +7,34 @@
 //! ```
 //! A part at the end of a sealed range becomes its successors' parts; where a range was merged, the half that is done waits for the
 //! other, and both become one part at the child's start. So a record is delivered after every record of its key in the ancestors.
+//! What is to be read from the earliest record or from a time begins at the ranges that the topic was created with, whatever became
+//! of them.
 //!
 //! **Invariants**: the parts hold each hash exactly once; a part's `next` is behind all that was delivered of it, so the cursor can be
-//! taken between any two records; a part keeps two chunks at most, and asks for no third, so memory is bounded.
+//! taken between any two records; a part keeps two chunks at most, and asks for no third, so memory is bounded; a part stops only in a
+//! range that was active at the start, and of those it reads none beyond the end that it had then.
 
 mod answers;
+mod beginning;
 mod deliver;
 mod parts;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use sealog_engine::api::request::{ControlRequest, ShardRequest};
 use sealog_engine::api::response::TopicView;
 use sealog_engine::format::record::RecordRef;
 use sealog_engine::types::time::MILLISECOND_NS;
-use sealog_engine::types::{KeySpan, Now, Offset, RangeId};
+use sealog_engine::types::{Now, Offset, RangeId};
 
+use self::beginning::Beginning;
 pub use self::deliver::{Delivery, Flow};
 use self::parts::{Part, State};
 use super::Failure;
 use super::cursor::{Cursor, CursorEntry, CursorError};
-use super::links::{LinkId, Links};
+use super::links::Links;
 use super::random::Random;
 use super::routing::Routing;
 use crate::wire::refusal::Refused;
@@ -38,6 +43,7 @@ use crate::wire::{client, control};
 /// Correlation ids of what is no fetch: above every part's.
 const TAG_ROUTES: u64 = 1 << 56;
 const TAG_BOUNDS: u64 = 2 << 56;
+const TAG_LINEAGE: u64 = 3 << 56;
 const TAG_MASK: u64 = 0xff << 56;
 /// Chunks that a part keeps: one that is delivered, and the one behind it.
 const CHUNKS_MAX: usize = 2;
@@ -49,12 +55,13 @@ const SILENCE_MS: u64 = 10_000;
 /// Where to begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// At the oldest record of the active ranges.
+    /// At the oldest record of the topic, in whatever became of the ranges that it was created with.
     Earliest,
     /// Behind the newest record there is.
     Latest,
-    /// In each active range at the first record that is not earlier than this, in ms since the Unix epoch, by the records' own
-    /// timestamps. What comes behind it is delivered, whatever its timestamp.
+    /// In each of the ranges that the topic was created with at the first record that is not earlier than this, in ms since the Unix
+    /// epoch, by the records' own timestamps; where a range has none, in those that took its place. What comes behind it is delivered,
+    /// whatever its timestamp.
     Time(u64),
     /// Where a cursor was taken.
     Cursor(Cursor),
@@ -63,7 +70,7 @@ pub enum Start {
 /// Where to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// At the committed ends that each range had at the start.
+    /// At the committed ends that the ranges which were active at the start had then.
     Committed,
     /// Nowhere: what comes is followed.
     Never,
@@ -132,13 +139,17 @@ enum Ask {
     Asked,
 }
 
-/// What is learnt of a range before reading begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Bounded {
-    span: KeySpan,
-    link: LinkId,
-    ask: Ask,
-    bounds: Option<(Offset, Offset)>,
+impl Ask {
+    fn is_due(self, now: Now) -> bool {
+        matches!(self, Self::Due { at_ns } if at_ns <= now.monotonic_ns)
+    }
+
+    /// The connection over which it was asked is gone: at once again.
+    fn lost(&mut self, now: Now) {
+        if *self == Self::Asked {
+            *self = Self::Due { at_ns: now.monotonic_ns };
+        }
+    }
 }
 
 /// The consumer.
@@ -150,8 +161,7 @@ pub struct Consumer {
     routing: Routing,
     topic: Option<TopicView>,
     routes_ask: Ask,
-    /// The active ranges at the start, until reading begins; then the ends to stop at.
-    bounded: BTreeMap<RangeId, Bounded>,
+    beginning: Beginning,
     ready: bool,
     /// The topic is no more.
     ended: bool,
@@ -177,7 +187,7 @@ impl Consumer {
             routing: Routing::default(),
             topic: None,
             routes_ask: Ask::Due { at_ns: 0 },
-            bounded: BTreeMap::new(),
+            beginning: Beginning::default(),
             ready: false,
             ended: false,
             parts: vec![],
@@ -222,7 +232,7 @@ impl Consumer {
         }
     }
 
-    /// Asks for what lies behind a part's last chunk, if that is to be had.
+    /// Asks for what lies behind a part's last chunk, if that is to be had; before the first, if need be, where a time lies in the range.
     fn fetch(&mut self, now: Now, at: usize) {
         let share = self.settings.fetch_bytes / u32::try_from(self.parts.len()).unwrap_or(u32::MAX).max(1);
         let part = &mut self.parts[at];
@@ -248,11 +258,14 @@ impl Consumer {
         let give_up_ns = now.monotonic_ns + silent_ns;
         part.state = State::Fetching { link, give_up_ns };
         self.next_check_ns = self.next_check_ns.min(give_up_ns);
-        let request = ShardRequest::Fetch {
-            range: part.range,
-            offset,
-            bytes_max: share.max(FETCH_BYTES_MIN),
-            wait_ms: self.settings.wait_ms,
+        let request = match part.from_ms {
+            Some(timestamp_ms) if !part.sought => ShardRequest::Since { range: part.range, timestamp_ms },
+            Some(_) | None => ShardRequest::Fetch {
+                range: part.range,
+                offset,
+                bytes_max: share.max(FETCH_BYTES_MIN),
+                wait_ms: self.settings.wait_ms,
+            },
         };
         client::append_request(self.links.outbound(link), part.correlation(), 0, &request);
     }
@@ -272,24 +285,13 @@ impl Consumer {
 
     /// Sends the questions that are due.
     fn ask(&mut self, now: Now) {
-        let is_due = |ask: Ask| matches!(ask, Ask::Due { at_ns } if at_ns <= now.monotonic_ns);
-        if is_due(self.routes_ask) && self.links.is_up(Links::FIRST) {
+        if self.routes_ask.is_due(now) && self.links.is_up(Links::FIRST) {
             self.routes_ask = Ask::Asked;
             let request = ControlRequest::Routes { topic: self.settings.topic.clone() };
             control::append_request(self.links.outbound(Links::FIRST), TAG_ROUTES, 0, &request);
         }
-        if self.ready || self.ended {
-            return;
-        }
-        for (range, bounded) in &mut self.bounded {
-            if is_due(bounded.ask) && self.links.is_up(bounded.link) {
-                bounded.ask = Ask::Asked;
-                let request = match self.settings.start {
-                    Start::Time(timestamp_ms) => ShardRequest::Since { range: *range, timestamp_ms },
-                    Start::Earliest | Start::Latest | Start::Cursor(_) => ShardRequest::Bounds { range: *range },
-                };
-                client::append_request(self.links.outbound(bounded.link), TAG_BOUNDS | range.0, 0, &request);
-            }
+        if !self.ready && !self.ended {
+            self.ask_before_reading(now);
         }
     }
 

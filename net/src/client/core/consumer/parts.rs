@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use sealog_engine::api::response::{Gap, Route};
 use sealog_engine::types::{KeySpan, Offset, RangeId};
 
-use super::Consumer;
+use super::{Consumer, End};
 use crate::client::core::cursor::is_partition_of;
 use crate::client::core::links::LinkId;
 
@@ -15,7 +15,7 @@ const TRANSMISSION_BITS: u32 = 20;
 /// What a part waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// Nothing: it may fetch, unless it has chunks enough.
+    /// Nothing: it may ask for what it needs, unless it has chunks enough.
     Idle,
     /// An answer, at the latest by this time on the monotonic clock.
     Fetching { link: LinkId, give_up_ns: u64 },
@@ -55,6 +55,8 @@ pub(super) struct Part {
     pub(super) stop: Option<Offset>,
     /// Records earlier than this, in ms, are left out up to the first that is not.
     pub(super) from_ms: Option<u64>,
+    /// It is known about where in the range `from_ms` lies, and `next` is there or behind it.
+    pub(super) sought: bool,
     pub(super) state: State,
     /// Not yet delivered, in order; two at most.
     pub(super) chunks: VecDeque<Chunk>,
@@ -74,7 +76,12 @@ impl Part {
         .filter(|at| self.stop.is_none_or(|stop| *at < stop))
     }
 
-    /// The correlation id of its last fetch.
+    /// Whether it must ask about where in its range the records begin that are not too early.
+    pub(super) fn is_seeking(&self) -> bool {
+        self.from_ms.is_some() && !self.sought
+    }
+
+    /// The correlation id of its last fetch, or of what it asked before the first.
     pub(super) fn correlation(&self) -> u64 {
         self.id << TRANSMISSION_BITS | self.transmissions & ((1 << TRANSMISSION_BITS) - 1)
     }
@@ -89,15 +96,15 @@ impl Consumer {
     pub(super) fn new_part(&mut self, span: KeySpan, range: RangeId, next: Offset, stop: Option<Offset>) -> Part {
         let id = self.new_part_id();
         let (state, chunks) = (State::Idle, VecDeque::new());
-        Part { id, span, range, next, stop, from_ms: None, state, chunks, strikes: 0, transmissions: 0 }
+        Part { id, span, range, next, stop, from_ms: None, sought: false, state, chunks, strikes: 0, transmissions: 0 }
     }
 
     /// Where reading of a range stops: at the end that it had at the start, if it was active then.
     pub(super) fn stop_of(&self, range: RangeId) -> Option<Offset> {
-        if self.settings.end == super::End::Never {
-            return None;
+        match self.settings.end {
+            End::Never => None,
+            End::Committed => self.beginning.end_of(range),
         }
-        self.bounded.get(&range).and_then(|b| b.bounds).map(|(_, end)| end)
     }
 
     /// A part has delivered everything of a sealed range: its successors take its place. Whatever part is new may fetch. `false` if
@@ -109,13 +116,8 @@ impl Consumer {
         let exact = is_partition_of(span, below.iter().map(|r| r.span));
         if exact {
             let from_ms = self.parts[at].from_ms;
-            let children: Vec<Part> = below
-                .into_iter()
-                .map(|route| {
-                    let part = self.new_part(route.span, route.range, Offset::ZERO, self.stop_of(route.range));
-                    Part { from_ms, ..part }
-                })
-                .collect();
+            let children: Vec<Part> =
+                below.into_iter().map(|route| self.following_part(route.span, route.range, from_ms)).collect();
             self.parts.splice(at..=at, children);
             return true;
         }
@@ -135,7 +137,7 @@ impl Consumer {
             // Both halves have left out all of theirs: the child may have records that are too early.
             let halves = &self.parts[first..first + count];
             let from_ms = halves.iter().map(|p| p.from_ms).min().flatten();
-            let part = Part { from_ms, ..self.new_part(span, child, Offset::ZERO, self.stop_of(child)) };
+            let part = self.following_part(span, child, from_ms);
             self.parts.splice(first..first + count, [part]);
         }
     }

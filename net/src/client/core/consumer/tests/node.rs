@@ -1,10 +1,10 @@
-//! A node that holds ranges as lists of entries, and answers routes, bounds and fetches.
+//! A node that holds ranges as lists of entries, and answers routes, lineage, bounds, times and fetches.
 
 use std::collections::BTreeMap;
 
 use sealog_engine::api::error::Refusal;
 use sealog_engine::api::request::{ControlRequest, Request, ShardRequest};
-use sealog_engine::api::response::{Fetched, Gap, GapCause, Response, Route, TopicView};
+use sealog_engine::api::response::{Fetched, Gap, GapCause, RangeLineage, Response, Route, TopicView};
 use sealog_engine::format::batch::{BatchRef, Place, Stamp, entry_length, place};
 use sealog_engine::format::entry::SegmentSeed;
 use sealog_engine::format::record::RecordKey;
@@ -31,7 +31,7 @@ pub(super) fn welcome() -> Welcome {
 
 #[derive(Clone)]
 enum Piece {
-    Entry { from: Offset, to: Offset, bytes: Vec<u8> },
+    Entry { from: Offset, to: Offset, bytes: Vec<u8>, timestamp_ms: u64 },
     Gap(Gap),
 }
 
@@ -53,6 +53,18 @@ struct Kept {
     successors: Option<Vec<RangeId>>,
 }
 
+impl Kept {
+    /// In the middle of what is earlier: where it begins exactly is the consumer's work.
+    fn since(&self, earliest_ms: u64) -> Offset {
+        let late = |piece: &&Piece| matches!(piece, Piece::Entry { timestamp_ms, .. } if *timestamp_ms >= earliest_ms);
+        let from = match self.pieces.iter().find(late) {
+            Some(Piece::Entry { from, .. }) => *from,
+            Some(Piece::Gap(_)) | None => self.end,
+        };
+        Offset((from.0 / 2).max(self.start.0))
+    }
+}
+
 #[derive(Clone, Default)]
 pub(super) struct Node {
     ranges: BTreeMap<RangeId, Kept>,
@@ -62,7 +74,19 @@ pub(super) struct Node {
     pub(super) refusals: Vec<Refusal>,
     /// Refusals for the next questions for bounds.
     pub(super) bounds_refusals: Vec<Refusal>,
+    /// Refusals for the next questions for the lineage.
+    pub(super) lineage_refusals: Vec<Refusal>,
+    /// Refusals for the next questions for a time.
+    pub(super) since_refusals: Vec<Refusal>,
+    /// Ranges in one page of the lineage; 0: all.
+    pub(super) lineage_max: usize,
+    /// The ids behind which a page of the lineage was asked for.
+    pub(super) pages: Vec<u64>,
+    /// The fetches that were answered: range and offset.
+    pub(super) fetched: Vec<(u64, u64)>,
     pub(super) silent: bool,
+    /// Ranges that were made of others, and were sealed, say nothing about a time: they are asked only once reading has begun.
+    pub(super) since_silent: bool,
     /// The topic is deleted; with its id, another has its name now.
     pub(super) deleted: Option<Option<TopicId>>,
     /// Pieces that one fetch gives at most; 0: all.
@@ -109,7 +133,7 @@ impl Node {
         let at = Place { segment: SegmentId(1), offset: kept.end, epoch: Epoch(1), append_time_ms: 0 };
         place(&mut bytes, SegmentSeed::new(SegmentId(1), 1), at, Digest::default(), batch);
         let to = kept.end.plus(u64::from(batch.record_count()));
-        kept.pieces.push(Piece::Entry { from: kept.end, to, bytes });
+        kept.pieces.push(Piece::Entry { from: kept.end, to, bytes, timestamp_ms });
         kept.end = to;
     }
 
@@ -168,14 +192,46 @@ impl Node {
                 let kept = &self.ranges[&range];
                 Response::Bounds { start: kept.start, end: kept.end }
             }
-            // Right in the middle of what is earlier: where it begins exactly is the consumer's work.
-            Request::Shard(ShardRequest::Since { range, .. }) => {
-                let kept = &self.ranges[&range];
-                Response::Bounds { start: Offset(kept.end.0 / 4), end: kept.end }
+            Request::Shard(ShardRequest::Since { range, .. })
+                if self.since_silent && self.ranges[&range].successors.is_some() && !self.parents(range).is_empty() =>
+            {
+                return None;
             }
+            Request::Shard(ShardRequest::Since { .. }) if !self.since_refusals.is_empty() => {
+                Response::Refused(self.since_refusals.pop().expect("just seen"))
+            }
+            Request::Shard(ShardRequest::Since { range, timestamp_ms }) => {
+                let kept = &self.ranges[&range];
+                Response::Bounds { start: kept.since(timestamp_ms), end: kept.end }
+            }
+            Request::Control(ControlRequest::Lineage { .. }) if self.deleted == Some(None) => {
+                Response::Refused(Refusal::UnknownTopic)
+            }
+            Request::Control(ControlRequest::Lineage { .. }) if !self.lineage_refusals.is_empty() => {
+                Response::Refused(self.lineage_refusals.pop().expect("just seen"))
+            }
+            Request::Control(ControlRequest::Lineage { after, .. }) => self.lineage(after),
             Request::Shard(ShardRequest::Fetch { range, offset, .. }) => self.fetch(range, offset),
             other => panic!("not expected: {other:?}"),
         })
+    }
+
+    fn lineage(&mut self, after: RangeId) -> Response {
+        self.pages.push(after.0);
+        let most = if self.lineage_max == 0 { usize::MAX } else { self.lineage_max };
+        let lineage = |(id, kept): (&RangeId, &Kept)| RangeLineage {
+            route: self.route(*id),
+            parents: self.parents(*id),
+            successors: kept.successors.clone().unwrap_or_default(),
+        };
+        let mut above = self.ranges.iter().filter(|(id, _)| **id > after);
+        let ranges = above.by_ref().take(most).map(lineage).collect();
+        Response::Lineage { ranges, more: above.next().is_some() }
+    }
+
+    fn parents(&self, child: RangeId) -> Vec<RangeId> {
+        let is_parent = |kept: &Kept| kept.successors.iter().flatten().any(|successor| *successor == child);
+        self.ranges.iter().filter(|(_, kept)| is_parent(kept)).map(|(id, _)| *id).collect()
     }
 
     fn fetch(&mut self, range: RangeId, offset: Offset) -> Response {
@@ -187,6 +243,7 @@ impl Node {
             return Response::Refused(Refusal::Expired { resume: kept.start });
         }
         assert!(offset <= kept.end, "a fetch beyond the end");
+        self.fetched.push((range.0, offset.0));
         let mut fetched = Fetched { entries: vec![], next: offset, end: kept.end, gaps: vec![], successors: None };
         let most = if self.pieces_max == 0 { usize::MAX } else { self.pieces_max };
         for piece in kept.pieces.iter().filter(|p| p.to() > offset).take(most) {
