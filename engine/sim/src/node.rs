@@ -15,7 +15,7 @@ mod torn;
 
 pub use start::StartError;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sealog_engine::api::EngineConfig;
 use sealog_engine::api::request::{ControlRequest, ReplyTo, ShardRequest};
@@ -125,6 +125,8 @@ struct Process {
     asked: BTreeMap<ReplyTo, Asked>,
     /// Shards whose journal is being written, and the group that waits for that.
     writing: BTreeMap<ShardId, Option<Operation>>,
+    /// Shards of which a journal group could not be made durable.
+    failed: BTreeSet<ShardId>,
     events: u64,
 }
 

@@ -10,6 +10,7 @@ use sealog_engine::shard::command::FileOperation;
 use sealog_engine::types::{AlignedBuffer, ShardId};
 
 use super::{Around, Input, Mesh, Node, Owner};
+use crate::check::Violation;
 use crate::disk::{Completed, Operation, Ticket};
 use crate::faults::{Fault, Moment, Stall};
 use crate::world::Happening;
@@ -245,6 +246,9 @@ impl Node {
             (Completed::Group { buffer, outcome }, Owner::Shard(id), _) => {
                 around.faults.moment(Moment::GroupWritten);
                 let cancelled = self.group_ended(around, id, outcome.is_ok());
+                if let (Err(_), Some(process)) = (&outcome, &mut self.process) {
+                    process.failed.insert(id);
+                }
                 self.step_shard(around, id, shard::event::Event::GroupWritten { buffer, outcome });
                 if let Some(buffer) = cancelled {
                     let outcome = Err(shard::event::Failed { errno: ECANCELED });
@@ -267,6 +271,11 @@ impl Node {
 
     /// Sends an answer to the connection's shard, from which it goes out.
     pub(super) fn reply(&mut self, around: &mut Around<'_>, from: ShardId, to: ReplyTo, response: Response) {
+        let has_failed = self.process.as_ref().is_some_and(|process| process.failed.contains(&from));
+        if has_failed && matches!(response, Response::Stored(_)) {
+            let what = "it says stored behind a journal group that could not be made durable";
+            around.checks.violation(Violation::Node { what });
+        }
         self.check_answer(around, to, &response);
         if from == to.shard {
             self.answer(around, to, response);

@@ -1,7 +1,7 @@
 //! A process starts: the directory is examined and opened as the daemon does it, every call of the store being one in which the
 //! machine may stop.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sealog_engine::api::port::Store;
 use sealog_engine::controller::{Controller, MetadataStart, RecoverMetadataError, recover_metadata};
@@ -106,6 +106,7 @@ impl Node {
             mesh_ns: BTreeMap::new(),
             asked: BTreeMap::new(),
             writing: BTreeMap::new(),
+            failed: BTreeSet::new(),
             events: 0,
         });
         around.trace.say(around.queue.now_ns(), || format!("---- {life} with {} shards", self.config.shards));
