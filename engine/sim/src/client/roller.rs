@@ -1,6 +1,6 @@
 //! An operator who has segments rolled while everything else goes on: asks again until it is told, however often the answer is lost.
 
-use sealog_engine::api::error::Retry;
+use sealog_engine::api::error::{Refusal, Retry};
 use sealog_engine::api::request::{ControlRequest, ShardRequest};
 use sealog_engine::types::time::{MICROSECOND_NS, MILLISECOND_NS};
 use sealog_engine::types::{Now, RangeId};
@@ -140,7 +140,13 @@ impl Client for Roller {
                 Retry::AfterDelay { ms } => {
                     self.next_ns = now.monotonic_ns + u64::from(ms.max(1)) * MILLISECOND_NS;
                 }
-                Retry::AfterRefresh | Retry::Same | Retry::Never => self.told(now),
+                Retry::AfterRefresh | Retry::Same | Retry::Never => {
+                    if matches!(refused.refusal, Some(Refusal::Sealed { .. })) {
+                        // It looks anew at what there is.
+                        self.ranges.clear();
+                    }
+                    self.told(now);
+                }
             },
             Answer::Refused(_)
             | Answer::Pong
