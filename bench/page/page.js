@@ -112,6 +112,17 @@
         name, count(e.not_stored), count(e.unknown), count(e.disconnects),
         [Object.entries(e.by_cause).map(([cause, n]) => `${cause}: ${count(n)}`).join("; "), "words"]] })));
 
+    table("disturbed", ["", "what", "at", "took", "ranges", "into", "p99 near it", "stall", "why not"],
+      loads().flatMap(({ load, name, part }) => (load.disturbed || []).map((act) => ({ part, texts: [
+        name, act.what, act.at_seconds.toFixed(3) + " s", time(act.seconds * 1e6), (act.parents || []).join(", ") || count(act.ranges),
+        (act.successors || []).join(", "), time(act.near_p99_us), time(act.stall_us), act.error ? [act.error, "words bad"] : ""] }))));
+    const costs = report.phases.filter((phase) => phase.splits_and_merges).map((phase) => {
+      const s = phase.splits_and_merges;
+      return `${phase.name}: ${plural(s.splits, "split")}, ${plural(s.merges, "merge")}; p99 within 50 ms of one ${time(s.near.p99_us)} (${plural(s.near.samples, "sample")}), of all others ${time(s.others.p99_us)} (${plural(s.others.samples, "sample")}), the greatest of one ${time(s.act_p99_max_us)}; stall: median ${time(s.stall_median_us)}, greatest ${time(s.stall_max_us)}.`;
+    });
+    byId("disturbed").querySelector("p").textContent =
+      ["Near: meant to be sent within 50 ms, from the begin of an act to its end; the stall is the greatest response time of those."].concat(costs).join(" ");
+
     const v = report.verification;
     if (v) table("verification", ["acknowledged", "read", "lost", "duplicated", "reordered", "damaged", "unexpected", "unknown", "gaps", "of others"],
       [{ texts: [count(v.acknowledged), count(v.read), ...[v.lost, v.duplicated, v.reordered, v.damaged, v.unexpected].map((n) => n ? [count(n), "bad"] : count(n)),
@@ -218,7 +229,7 @@
     }, [columns[0].map((_, index) => index + 1), ...columns]);
   }
 
-  // Rolls and checkpoints as lines, stolen intervals as shade, behind the curves.
+  // Rolls, checkpoints, splits and merges as lines, stolen intervals as shade, behind the curves.
   function marks(intervals) {
     return (plot) => {
       const { ctx, bbox } = plot;
@@ -252,7 +263,9 @@
       const intervals = data.intervals.filter((i) => i.phase === phase);
       const sum = (of) => intervals.reduce((total, i) => total + of(i), 0);
       const title = document.createElement("h3");
-      const events = report.settings.disturbance ? `${plural(sum((i) => i.rolls), "roll")}, ${plural(sum((i) => i.checkpoints), "checkpoint")}` : "rolls and checkpoints were not asked for (--events)";
+      const seen = (kind) => sum((i) => i.events.filter((event) => event.kind === kind).length);
+      const acts = ["split", "merge"].filter(seen).map((kind) => ", " + plural(seen(kind), kind)).join("");
+      const events = report.settings.disturbance ? `${plural(sum((i) => i.rolls), "roll")}, ${plural(sum((i) => i.checkpoints), "checkpoint")}${acts}` : "rolls and checkpoints were not asked for (--events)";
       const stolen = sum((i) => i.stolen ? 1 : 0);
       title.textContent = `${phase}: ${events}` + (stolen ? `; the hypervisor took over 2 % of ${plural(stolen, "interval")} of ${intervals.length}` : "");
       const place = document.createElement("div");

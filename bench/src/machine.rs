@@ -3,18 +3,18 @@
 use std::path::Path;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 use sealog_engine::io::device;
 
 use crate::load::driver::Clock;
 use crate::load::producers::{Phases, Produced};
-use crate::load::samples::{Samples, Span};
+use crate::load::samples::Span;
 use crate::load::settings::{Pace, Settings};
-use crate::load::watch::{EventKind, Watched};
+use crate::load::watch::Watched;
 use crate::report::causes;
 use crate::report::detail::{Detail, Interval};
-use crate::report::summary::{Disturbance, Errors, Percentile, Phase, Quantiles};
+use crate::report::disturbance::Disturbance;
+use crate::report::summary::{Errors, Percentile, Phase};
 
 /// Share of an interval's time above which what the hypervisor took marks it.
 pub const STEAL_SHARE_MAX: f64 = 0.02;
@@ -112,71 +112,5 @@ impl Phases for Machine<'_> {
 
     fn end(&mut self) {
         self.end = self.read();
-    }
-}
-
-impl Disturbance {
-    /// Records near the rolls and checkpoints of the measured time, against the others. Those before and behind it are near as
-    /// well, but do not count.
-    fn new(watched: &Watched, window: Span, samples: &Samples) -> Self {
-        let spans: Vec<Span> = watched.events.iter().map(|event| event.span).collect();
-        let count = |kind| watched.count(kind, window.begin_ns, window.end_ns);
-        let exact = watched.within(window.begin_ns, window.end_ns).filter(|event| event.exact).count();
-        let (near, others) = samples.split(&spans);
-        Self::of(count(EventKind::Roll), count(EventKind::Checkpoint), exact as u64, &near, &others, samples.dropped())
-    }
-
-    fn of(
-        rolls: u64,
-        checkpoints: u64,
-        exact: u64,
-        near: &Histogram<u64>,
-        others: &Histogram<u64>,
-        dropped: u64,
-    ) -> Self {
-        let (near, others) = (Quantiles::of(near), Quantiles::of(others));
-        Self {
-            rolls,
-            checkpoints,
-            events_seen: exact,
-            near,
-            others,
-            ratio_p999: near.p999_us.zip(others.p999_us).map(|(near, others)| near / others),
-            dropped,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::load::watch::Event;
-
-    const MS: u64 = 1_000_000;
-
-    #[test]
-    fn records_near_an_event_of_the_warm_up_are_near_but_it_does_not_count() {
-        let at = |ms: u64| Span { begin_ns: ms * MS, end_ns: ms * MS };
-        let event = |kind, ms| Event { kind, span: at(ms), count: 1, exact: true };
-        let events = vec![
-            event(EventKind::Roll, 950),
-            event(EventKind::Roll, 1_500),
-            event(EventKind::Checkpoint, 1_700),
-            Event { count: 2, exact: false, ..event(EventKind::Roll, 1_500) },
-        ];
-        let mut watched = Watched::default();
-        watched.events = events;
-        let mut samples = Samples::new(100_000);
-        for us in 0..100_000 {
-            let intended_ns = 1_000 * MS + us * 10_000;
-            let quick = intended_ns > 1_050 * MS && intended_ns.abs_diff(1_500 * MS) > 100 * MS;
-            samples.add(intended_ns, intended_ns + if quick { MS } else { 3 * MS });
-        }
-        let window = Span { begin_ns: 1_000 * MS, end_ns: 2_000 * MS };
-        let found = Disturbance::new(&watched, window, &samples);
-        assert_eq!((found.rolls, found.checkpoints, found.events_seen, found.dropped), (3, 1, 2, 0));
-        assert_eq!(found.near.samples + found.others.samples, 100_000);
-        assert!(found.near.samples.abs_diff(45_000) < 10, "50 ms, 200 ms and 200 ms of 1 s: {}", found.near.samples);
-        assert!(found.ratio_p999.is_some_and(|ratio| (ratio - 3.0).abs() < 0.01), "{:?}", found.ratio_p999);
     }
 }

@@ -22,7 +22,7 @@ use crate::floor::echo::EchoSizes;
 use crate::floor::{FloorPlan, MeasureError};
 use crate::load::consumers::verify;
 use crate::load::content::{self, LoadRun};
-use crate::load::disturb::{Disturber, Victim};
+use crate::load::disturb::{Disturbed, Disturber, Victim};
 use crate::load::driver::Clock;
 use crate::load::ledger::{Ledger, LedgerError};
 use crate::load::producers::{LoadError, OnDisconnect, Phases, ProduceLoad};
@@ -32,6 +32,7 @@ use crate::load::settings::{KeyDist, Pace, Settings};
 use crate::load::status::StatusSource;
 use crate::load::watch::Watch;
 use crate::machine::Machine;
+use crate::report::disturbance::SplitsAndMerges;
 pub use crate::report::files::{make_folder, save};
 use crate::report::page::ReadError;
 use crate::report::summary::{FloorPair, Host, Phase, Report, Verification};
@@ -130,23 +131,27 @@ impl Target {
         let source = self.status.clone().filter(|_| settings.disturbance);
         let watch = Watch::start(source, clock).map_err(LoadError::Io)?;
         let mut machine = Machine::new(self.data_dir.as_deref());
-        let mut disturbed = Vec::new();
+        let mut acts = Vec::new();
         let load = ProduceLoad { settings, addresses: self.sockets()?, on_disconnect, run, clock, stop };
-        let produced = match self.disturber(settings)? {
+        let produced = match self.disturber(settings, clock)? {
             None => load.run(&mut machine)?,
             Some(disturber) => {
                 let mut both = Disturbing { machine: &mut machine, disturber: &disturber };
                 let produced = load.run(&mut both);
-                disturbed = disturber.finish();
+                acts = disturber.finish();
                 produced?
             }
         };
-        let mut phase = machine.phase(name, settings, &produced, &watch.finish(), clock);
-        phase.disturbed = disturbed;
+        let mut watched = watch.finish();
+        watched.note_acts(&acts);
+        let mut phase = machine.phase(name, settings, &produced, &watched, clock);
+        let (origin_ns, samples) = (produced.window.begin_ns, produced.samples.as_ref());
+        phase.disturbed = acts.into_iter().map(|act| Disturbed::new(act, origin_ns, samples)).collect();
+        phase.splits_and_merges = samples.and_then(|samples| SplitsAndMerges::new(&watched, &phase.disturbed, samples));
         Ok((phase, produced.ledger, produced.window))
     }
 
-    fn disturber(&self, settings: &Settings) -> Result<Option<Disturber>, RunError> {
+    fn disturber(&self, settings: &Settings, clock: Clock) -> Result<Option<Disturber>, RunError> {
         if settings.disturb.is_empty() {
             return Ok(None);
         }
@@ -155,7 +160,7 @@ impl Target {
             topic: settings.topic.clone(),
             timeout: Duration::from_millis(settings.timeout_ms.into()),
         };
-        Ok(Some(Disturber::start(victim, settings.disturb.clone()).map_err(LoadError::Io)?))
+        Ok(Some(Disturber::start(victim, settings.disturb.clone(), clock).map_err(LoadError::Io)?))
     }
 }
 

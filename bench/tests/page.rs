@@ -10,11 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sealog_bench::load::arrivals::Arrival;
+use sealog_bench::load::disturb::{Act, Disturbed};
 use sealog_bench::load::producers::OnDisconnect;
 use sealog_bench::load::settings::{KeyDist, Pace, Settings, SizeShare, mean_bytes};
 use sealog_bench::null::NullNode;
 use sealog_bench::reading::{Catchup, Mixed};
-use sealog_bench::report::summary::{Floor, FloorPair, Host, Report, Verification};
+use sealog_bench::report::detail::Mark;
+use sealog_bench::report::disturbance::SplitsAndMerges;
+use sealog_bench::report::summary::{Floor, FloorPair, Host, Phase, Report, Verification};
 use sealog_bench::run::{Target, save};
 use sealog_bench::sweep::{Step, Sweep};
 use serde_json::{Value, json};
@@ -94,6 +97,7 @@ fn report(node: &NullNode) -> Report {
     report.runs = runs;
     report.phases[0].errors.not_stored = 3;
     report.phases[0].errors.by_cause.insert("overloaded".to_owned(), 3);
+    split_and_merged(&mut report.phases[0]);
     let steps = (1..).zip(&report.runs).map(|(nth, run): (u32, _)| Step {
         offered_rate: 1_000.0 * f64::from(nth.div_ceil(2)),
         achieved_rate: run.achieved_rate,
@@ -126,6 +130,56 @@ fn report(node: &NullNode) -> Report {
     report.mixed = Some(Mixed { rounds: 2, alone_p99_us, beside_p99_us, ratio_p99: Some(1.0), reader: read });
     report.verification = Some(Verification { acknowledged: 7, read: 7, ..Verification::default() });
     report
+}
+
+/// Gives a phase a split and a merge that were done, and a merge that could not be.
+fn split_and_merged(phase: &mut Phase) {
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    let split = Disturbed {
+        what: Act::Split,
+        at_seconds: 1.0,
+        seconds: 0.02,
+        ranges: 1,
+        parents: names(&["r1"]),
+        successors: names(&["r2", "r3"]),
+        error: None,
+        near_p99_us: Some(900.0),
+        stall_us: Some(9_100.0),
+    };
+    let merge = Disturbed {
+        what: Act::Merge,
+        at_seconds: 2.0,
+        ranges: 2,
+        parents: names(&["r2", "r3"]),
+        successors: names(&["r4"]),
+        ..split.clone()
+    };
+    let undone = Disturbed {
+        at_seconds: 2.2,
+        ranges: 0,
+        parents: vec![],
+        successors: vec![],
+        error: Some("there is nothing to merge".to_owned()),
+        near_p99_us: None,
+        stall_us: None,
+        ..merge.clone()
+    };
+    let detail = phase.detail.as_mut().expect("a load has one");
+    for act in [&split, &merge] {
+        let mark = Mark { kind: act.what.to_string(), begin_s: act.at_seconds, end_s: act.at_seconds + act.seconds };
+        detail.intervals[0].events.push(mark);
+    }
+    phase.disturbed = vec![split, merge, undone];
+    phase.splits_and_merges = Some(SplitsAndMerges {
+        splits: 1,
+        merges: 1,
+        near: phase.response,
+        others: phase.response,
+        ratio_p99: Some(1.0),
+        act_p99_max_us: Some(900.0),
+        stall_median_us: Some(9_100.0),
+        stall_max_us: Some(9_100.0),
+    });
 }
 
 /// What the browser made of a file: its elements, and what it logged.
@@ -186,8 +240,18 @@ fn a_report_is_drawn_in_a_browser_without_a_complaint_and_without_a_request() {
         let (width, height) = (number(canvas, "width"), number(canvas, "height"));
         assert!(width > Some(300) && height > Some(200), "{canvas}");
     }
-    for told in ["overloaded: 3", "alone, run 2", "beside a reader (median run)", "zipf", "from the beginning", "p99.5"]
-    {
+    for told in [
+        "overloaded: 3",
+        "alone, run 2",
+        "beside a reader (median run)",
+        "zipf",
+        "from the beginning",
+        "p99.5",
+        "1 split, 1 merge",
+        "r2, r3",
+        "9.10 ms",
+        "there is nothing to merge",
+    ] {
         assert!(seen.dom.to_lowercase().contains(&told.to_lowercase()), "{told}");
     }
     let (_, shown) = seen.dom.split_once("<main>").expect("a body");

@@ -147,6 +147,54 @@ fn a_roll_that_was_ordered_in_the_middle_of_a_load_comes_to_pass_there() {
     assert_eq!(phase["disturbance"]["rolls"].as_u64(), Some(4), "{phase}");
 }
 
+#[test]
+fn twenty_splits_and_merges_in_the_middle_of_a_load_cost_no_record_and_the_report_has_the_stall_of_each() {
+    let (dir, out) = (folder(), folder());
+    let Some(daemon) = Daemon::start(dir.path(), &[]) else { return };
+    let acts: Vec<String> = (0..20)
+        .map(|number| format!("{}@{}ms", if number % 4 < 2 { "split" } else { "merge" }, 200 + number * 100))
+        .collect();
+    let load = ["produce", "--closed", "--inflight", "2", "--size", "64", "--duration", "3s", "--warmup", "0s"];
+    let history = out.path().join("history.ndjson");
+    let kept = ["--out", name(out.path()), "--history", name(&history), "--disturb", &acts.join(",")];
+    let report = bench(&daemon, 0, &[&load[..], &kept].concat());
+    let phase = &report["phases"][0];
+    let errors = &phase["errors"];
+    assert!(errors["not_stored"] == 0 && errors["unknown"] == 0, "{errors}");
+    let disturbed = phase["disturbed"].as_array().expect("a list");
+    assert_eq!(disturbed.len(), 20);
+    let names = |list: &Value| list.as_array().map_or(0, Vec::len);
+    let mut begun = 0.0;
+    for (number, act) in disturbed.iter().enumerate() {
+        let (what, ranges, parents, successors) = if number % 4 < 2 { ("split", 1, 1, 2) } else { ("merge", 2, 2, 1) };
+        assert_eq!((&act["what"], act["ranges"].as_u64(), &act["error"]), (&what.into(), Some(ranges), &Value::Null));
+        assert_eq!((names(&act["parents"]), names(&act["successors"])), (parents, successors), "{act}");
+        let at = act["at_seconds"].as_f64().expect("a time");
+        assert!(at >= begun && act["stall_us"].as_f64() > Some(0.0), "{act}");
+        begun = at;
+    }
+    let line: Value = serde_json::from_str(&std::fs::read_to_string(&history).expect("a history")).expect("one line");
+    for found in [&phase["splits_and_merges"], &line["phases"][0]["splits_and_merges"]] {
+        assert_eq!((found["splits"].as_u64(), found["merges"].as_u64()), (Some(10), Some(10)));
+        let stalls = [&found["stall_median_us"], &found["stall_max_us"]].map(|us| us.as_f64().expect("a time"));
+        assert!(found["near"]["samples"].as_u64() > Some(0) && stalls[0] <= stalls[1], "{found}");
+    }
+    let marks = std::fs::read_to_string(out.path().join("intervals.ndjson")).expect("intervals");
+    assert_eq!((marks.matches(r#""kind":"split""#).count(), marks.matches(r#""kind":"merge""#).count()), (10, 10));
+}
+
+#[test]
+fn a_merge_where_there_is_nothing_to_merge_makes_the_run_no_measurement() {
+    let dir = folder();
+    let Some(daemon) = Daemon::start(dir.path(), &[]) else { return };
+    let load = ["produce", "--rate", "200", "--duration", "1s", "--warmup", "0s", "--disturb", "merge@200ms"];
+    let report = bench(&daemon, 4, &load);
+    let act = &report["phases"][0]["disturbed"][0];
+    assert_eq!((act["ranges"].as_u64(), &act["stall_us"]), (Some(0), &Value::Null));
+    assert!(act["error"].as_str().is_some_and(|error| error.starts_with("there is nothing to merge")), "{act}");
+    assert_eq!(report["phases"][0]["splits_and_merges"], Value::Null);
+}
+
 /// One line on standard error that has all of these, nothing on standard output, and this code.
 fn one_line(output: &Output, code: i32, told: &[&str]) {
     let error = text(&output.stderr);

@@ -1,12 +1,9 @@
-//! Single records of a load, kept so that those near a roll or a checkpoint can be told from the others: when one happened is known only
-//! afterwards.
+//! Single records of a load, kept so that those near an event (a roll, a checkpoint, a split, a merge) can be told from the others: when one
+//! happened is known only afterwards.
 
 use hdrhistogram::Histogram;
 
 use super::recorder::histogram;
-
-/// Records within so many nanoseconds of an event are near it.
-const NEAR_NS: u64 = 100_000_000;
 
 /// When each record was meant to be sent, and how long its answer took.
 #[derive(Debug)]
@@ -52,12 +49,12 @@ impl Samples {
         self.dropped
     }
 
-    /// Response times in ns of the records meant to be sent within 100 ms of an event, and of all others.
+    /// Response times in ns of the records meant to be sent within `near_ns` of an event, from its begin to its end, and of all others.
     #[must_use]
-    pub fn split(&self, events: &[Span]) -> (Histogram<u64>, Histogram<u64>) {
+    pub fn split(&self, events: &[Span], near_ns: u64) -> (Histogram<u64>, Histogram<u64>) {
         let mut spans: Vec<Span> = events
             .iter()
-            .map(|e| Span { begin_ns: e.begin_ns.saturating_sub(NEAR_NS), end_ns: e.end_ns + NEAR_NS })
+            .map(|e| Span { begin_ns: e.begin_ns.saturating_sub(near_ns), end_ns: e.end_ns + near_ns })
             .collect();
         spans.sort_by_key(|span| span.begin_ns);
         // Joined where they overlap, so that the only span that can hold a time is the last that begins before it.
@@ -87,7 +84,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn records_within_100_ms_of_an_event_are_near_it() {
+    fn records_within_the_time_asked_for_are_near_an_event() {
         let mut samples = Samples::new(10);
         for intended_ms in [0, 899, 901, 1_000, 1_099, 1_149, 1_151, 2_000, 2_250, 2_301] {
             samples.add(intended_ms * MS, (intended_ms + 1) * MS);
@@ -95,15 +92,16 @@ mod tests {
         let roll = Span { begin_ns: 1_000 * MS, end_ns: 1_000 * MS };
         let overlapping = Span { begin_ns: 1_050 * MS, end_ns: 1_050 * MS };
         let long = Span { begin_ns: 2_100 * MS, end_ns: 2_200 * MS };
-        let (near, others) = samples.split(&[long, overlapping, roll]);
+        let (near, others) = samples.split(&[long, overlapping, roll], 100 * MS);
         assert_eq!((near.len(), others.len()), (6, 4), "901, 1000, 1099, 1149; 2000 and 2250 by the long one");
         assert!(near.max().abs_diff(MS) < 1_000);
+        assert_eq!(samples.split(&[roll], 50 * MS).0.len(), 1, "1000");
     }
 
     #[test]
     fn what_does_not_fit_is_counted_and_not_kept() {
         let mut samples = Samples::new(0);
         samples.add(0, 5);
-        assert_eq!((samples.dropped(), samples.split(&[]).1.len()), (1, 0));
+        assert_eq!((samples.dropped(), samples.split(&[], MS).1.len()), (1, 0));
     }
 }

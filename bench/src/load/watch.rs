@@ -1,4 +1,5 @@
-//! Looks at the machine and at the node again and again while a load runs, on a thread of its own: steal, rolls, checkpoints.
+//! Looks at the machine and at the node again and again while a load runs, on a thread of its own: steal, rolls, checkpoints. What was done
+//! to the node is an event as well.
 //!
 //! ```text
 //! look ──── 100 ms ──── look ──── 100 ms ──── look
@@ -16,6 +17,7 @@ use std::time::Duration;
 use sealog_engine::io::cpu;
 use serde_json::Value;
 
+use super::disturb::{Act, Acted};
 use super::driver::Clock;
 use super::samples::Span;
 use super::status::{StatusSource, shards};
@@ -30,9 +32,11 @@ const TICKS_A_SECOND: f64 = 100.0;
 pub enum EventKind {
     Roll,
     Checkpoint,
+    Split,
+    Merge,
 }
 
-/// A roll or a checkpoint, or several between two looks.
+/// A roll, a checkpoint, a split or a merge; or several of one kind between two looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
     pub kind: EventKind,
@@ -126,6 +130,25 @@ impl Watched {
                 }
             }
         }
+    }
+
+    /// Notes the splits and merges that were ordered, with the times in which they were under way. A roll that was ordered is seen at the
+    /// node, as any other.
+    pub(crate) fn note_acts(&mut self, acts: &[Acted]) {
+        for Acted { asked, span, error, .. } in acts {
+            let kind = match asked.what {
+                Act::Roll => continue,
+                Act::Split => EventKind::Split,
+                Act::Merge => EventKind::Merge,
+            };
+            let span = span.filter(|_| error.is_none());
+            self.events.extend(span.map(|span| Event { kind, span, count: 1, exact: true }));
+        }
+    }
+
+    /// The times of the events of some kinds.
+    pub(crate) fn spans_of(&self, kinds: &[EventKind]) -> Vec<Span> {
+        self.events.iter().filter(|event| kinds.contains(&event.kind)).map(|event| event.span).collect()
     }
 
     /// How many of a kind ended from `from_ns` to `until_ns`, exclusive.

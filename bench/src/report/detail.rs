@@ -37,14 +37,15 @@ pub struct Interval {
     pub stolen: bool,
     pub rolls: u64,
     pub checkpoints: u64,
-    /// When each roll and checkpoint was, from the begin of the measured time, as far as the node told.
+    /// When each roll and checkpoint was, as far as the node told, and each split and merge that was ordered, from the begin of the measured
+    /// time.
     pub events: Vec<Mark>,
 }
 
-/// A roll or a checkpoint.
+/// A roll, a checkpoint, a split or a merge.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
-    /// `roll` or `checkpoint`.
+    /// `roll`, `checkpoint`, `split` or `merge`.
     pub kind: String,
     pub begin_s: f64,
     pub end_s: f64,
@@ -81,6 +82,8 @@ impl Interval {
             kind: match event.kind {
                 EventKind::Roll => "roll".to_owned(),
                 EventKind::Checkpoint => "checkpoint".to_owned(),
+                EventKind::Split => "split".to_owned(),
+                EventKind::Merge => "merge".to_owned(),
             },
             begin_s: from_origin(event.span.begin_ns),
             end_s: from_origin(event.span.end_ns),

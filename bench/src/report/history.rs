@@ -3,7 +3,8 @@
 
 use serde::Serialize;
 
-use super::summary::{Disturbance, Errors, Host, Quantiles, Ratios, Report};
+use super::disturbance::{Disturbance, SplitsAndMerges};
+use super::summary::{Errors, Host, Quantiles, Ratios, Report};
 use crate::load::settings::Settings;
 use crate::reading::{Catchup, Mixed};
 
@@ -47,6 +48,8 @@ struct PhaseLine<'a> {
     response: &'a Quantiles,
     ratios: &'a Option<Ratios>,
     disturbance: &'a Option<Disturbance>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    splits_and_merges: Option<&'a SplitsAndMerges>,
 }
 
 impl<'a> Line<'a> {
@@ -71,6 +74,7 @@ impl<'a> Line<'a> {
                     response: &phase.response,
                     ratios: &phase.ratios,
                     disturbance: &phase.disturbance,
+                    splits_and_merges: phase.splits_and_merges.as_ref(),
                 })
                 .collect(),
             sweep: report

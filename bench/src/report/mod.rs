@@ -4,6 +4,7 @@
 pub mod causes;
 pub mod compare;
 pub mod detail;
+pub mod disturbance;
 pub mod files;
 pub mod history;
 pub mod host;

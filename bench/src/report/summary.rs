@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::detail::Detail;
+use super::disturbance::{Disturbance, SplitsAndMerges};
 use crate::load::disturb::Disturbed;
 use crate::load::recorder::Recorder;
 use crate::load::settings::Settings;
@@ -98,6 +99,9 @@ pub struct Phase {
     pub flushes_per_record: Option<f64>,
     /// Records near rolls and checkpoints against all others.
     pub disturbance: Option<Disturbance>,
+    /// Records near the splits and merges that were ordered, against all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub splits_and_merges: Option<SplitsAndMerges>,
     /// What was done to the node, and what became of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disturbed: Vec<Disturbed>,
@@ -176,22 +180,6 @@ pub struct FloorPair {
     pub device_cache: Option<String>,
     pub request_bytes: usize,
     pub reply_bytes: usize,
-}
-
-/// Records intended within 100 ms of a roll or a checkpoint, and the others.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Disturbance {
-    pub rolls: u64,
-    pub checkpoints: u64,
-    /// Rolls and checkpoints whose time the node told; each other one is near for the whole time in which it must have been.
-    pub events_seen: u64,
-    pub near: Quantiles,
-    pub others: Quantiles,
-    /// p99.9 near over p99.9 of the others.
-    pub ratio_p999: Option<f64>,
-    /// Records that are in neither, since there was no memory for more.
-    #[serde(default)]
-    pub dropped: u64,
 }
 
 /// What reading everything back found.
@@ -318,6 +306,7 @@ impl Phase {
             device_flushes: None,
             flushes_per_record: None,
             disturbance: None,
+            splits_and_merges: None,
             disturbed: Vec::new(),
             percentiles: Vec::new(),
             stolen_intervals: 0,

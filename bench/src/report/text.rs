@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::summary::{Disturbance, Errors, Flaw, FloorPair, Phase, Quantiles, Report, Saturation, Verification};
+use super::disturbance::{Disturbance, SplitsAndMerges};
+use super::summary::{Errors, Flaw, FloorPair, Phase, Quantiles, Report, Saturation, Verification};
 use crate::load::disturb::Disturbed;
 use crate::reading::Catchup;
 use crate::sweep::{Step, Sweep};
@@ -116,9 +117,11 @@ impl Display for Phase {
         if let Some(disturbance) = &self.disturbance {
             disturbance.fmt(f)?;
         }
-        for Disturbed { what, at_seconds, seconds, ranges, error } in &self.disturbed {
-            let told = error.as_ref().map_or_else(String::new, |error| format!(", then: {error}"));
-            writeln!(f, "  {what} at {at_seconds:.3} s: {ranges} ranges in {:.2} ms{told}", seconds * 1e3)?;
+        if let Some(splits_and_merges) = &self.splits_and_merges {
+            splits_and_merges.fmt(f)?;
+        }
+        for act in &self.disturbed {
+            act.fmt(f)?;
         }
         if let (Some(flushes), Some(each)) = (self.device_flushes, self.flushes_per_record) {
             writeln!(f, "  device flushes: {flushes}, {each:.4} a record")?;
@@ -162,6 +165,46 @@ impl Display for Disturbance {
             writeln!(f, "  {} records are in neither: more than can be kept", self.dropped)?;
         }
         Ok(())
+    }
+}
+
+/// A number of things.
+fn count(number: u64, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}
+
+impl Display for SplitsAndMerges {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "  {}, {}; within 50 ms of one p99 {} of {} records, others {} of {}, ratio {}; greatest p99 of one {}; stall: median {}, greatest {}",
+            count(self.splits, "split"),
+            count(self.merges, "merge"),
+            Micros(self.near.p99_us),
+            self.near.samples,
+            Micros(self.others.p99_us),
+            self.others.samples,
+            Times(self.ratio_p99),
+            Micros(self.act_p99_max_us),
+            Micros(self.stall_median_us),
+            Micros(self.stall_max_us),
+        )
+    }
+}
+
+impl Display for Disturbed {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "  {} at {:.3} s: ", self.what, self.at_seconds)?;
+        if self.successors.is_empty() {
+            f.write_str(&count(self.ranges, "range"))?;
+        } else {
+            write!(f, "{} into {}", self.parents.join(" and "), self.successors.join(" and "))?;
+        }
+        write!(f, " in {:.2} ms", self.seconds * 1e3)?;
+        match &self.error {
+            None => writeln!(f, "; p99 near it {}, stall {}", Micros(self.near_p99_us), Micros(self.stall_us)),
+            Some(error) => writeln!(f, ", then: {error}"),
+        }
     }
 }
 
@@ -345,5 +388,27 @@ mod tests {
         let told = errors.to_string();
         assert_eq!(told, "  errors: 3 records not stored, 0 unknown; 1 connection broke\n    3 records: overloaded\n");
         assert_eq!(Errors::default().to_string(), "");
+    }
+
+    #[test]
+    fn an_act_is_told_with_what_it_made_of_what_and_its_stall() {
+        use crate::load::disturb::Act;
+        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+        let split = Disturbed {
+            what: Act::Split,
+            at_seconds: 1.0,
+            seconds: 0.005_25,
+            ranges: 1,
+            parents: names(&["r1"]),
+            successors: names(&["r2", "r3"]),
+            error: None,
+            near_p99_us: Some(750.0),
+            stall_us: Some(9_130.0),
+        };
+        let told = "  split at 1.000 s: r1 into r2 and r3 in 5.25 ms; p99 near it 750.0 us, stall 9.13 ms\n";
+        assert_eq!(split.to_string(), told);
+        let (none, error) = (Vec::new(), Some("there is nothing to merge".to_owned()));
+        let merge = Disturbed { what: Act::Merge, ranges: 0, parents: none.clone(), successors: none, error, ..split };
+        assert_eq!(merge.to_string(), "  merge at 1.000 s: 0 ranges in 5.25 ms, then: there is nothing to merge\n");
     }
 }

@@ -202,8 +202,17 @@ mod tests {
         report.floor = Some(pair(120.0));
         assert_eq!(exit(&report, "p99<2ms"), Exit::Done);
         let error = Some("the load had ended".to_owned());
-        report.phases[0].disturbed =
-            vec![Disturbed { what: Act::Roll, at_seconds: 9.0, seconds: 0.0, ranges: 0, error }];
+        report.phases[0].disturbed = vec![Disturbed {
+            what: Act::Roll,
+            at_seconds: 9.0,
+            seconds: 0.0,
+            ranges: 0,
+            parents: vec![],
+            successors: vec![],
+            error,
+            near_p99_us: None,
+            stall_us: None,
+        }];
         assert_eq!(exit(&report, "p99<2ms"), Exit::Invalid, "what was asked for did not happen");
         report.phases[0].disturbed.clear();
         report.phases[0].saturated = true;

@@ -68,7 +68,8 @@ pub(crate) struct LoadArgs {
     /// Compare records near rolls and checkpoints with the others.
     #[arg(long)]
     events: bool,
-    /// Have something happen in the measured time of each load, such as roll@5s (each range of the topic rolls its segment); implies
+    /// Have something happen in the measured time of each load: roll@5s (each range of the topic rolls its segment), split@5s (the range
+    /// with the widest key span is split), merge@10s (the two buddies with the narrowest spans are merged); several with commas. Implies
     /// --events.
     #[arg(long, value_name = "WHAT@TIME", value_delimiter = ',', value_parser = disturb)]
     disturb: Vec<Disturb>,
@@ -153,10 +154,8 @@ fn unusual(percentiles: impl Iterator<Item = f64>) -> Vec<f64> {
 
 fn disturb(text: &str) -> Result<Disturb, String> {
     let (what, at) = text.split_once('@').unwrap_or((text, ""));
-    let what = match what {
-        "roll" => Act::Roll,
-        _ => return Err("write roll@TIME, such as roll@5s".to_owned()),
-    };
+    let what = Act::ALL.into_iter().find(|act| act.to_string() == what);
+    let what = what.ok_or_else(|| "write roll@TIME, split@TIME or merge@TIME, such as split@5s".to_owned())?;
     Ok(Disturb { what, at_seconds: time(at)?.as_secs_f64() })
 }
 
@@ -288,8 +287,10 @@ mod tests {
 
     #[test]
     fn a_disturbance_is_what_and_when() {
-        assert_eq!(disturb("roll@1500ms"), Ok(Disturb { what: Act::Roll, at_seconds: 1.5 }));
-        for wrong in ["", "roll", "roll@", "roll@5", "kill@5s", "@5s"] {
+        for (text, what) in [("roll@1500ms", Act::Roll), ("split@1500ms", Act::Split), ("merge@1500ms", Act::Merge)] {
+            assert_eq!(disturb(text), Ok(Disturb { what, at_seconds: 1.5 }));
+        }
+        for wrong in ["", "roll", "roll@", "roll@5", "kill@5s", "@5s", "split@", "Merge@5s"] {
             assert!(disturb(wrong).is_err(), "{wrong}");
         }
     }
