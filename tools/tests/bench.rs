@@ -154,10 +154,12 @@ fn twenty_splits_and_merges_in_the_middle_of_a_load_cost_no_record_and_the_repor
     let acts: Vec<String> = (0..20)
         .map(|number| format!("{}@{}ms", if number % 4 < 2 { "split" } else { "merge" }, 200 + number * 100))
         .collect();
-    let load = ["produce", "--closed", "--inflight", "2", "--size", "64", "--duration", "3s", "--warmup", "0s"];
+    let load =
+        ["produce", "--closed", "--inflight", "2", "--size", "64", "--duration", "3s", "--warmup", "0s", "--verify"];
     let history = out.path().join("history.ndjson");
     let kept = ["--out", name(out.path()), "--history", name(&history), "--disturb", &acts.join(",")];
     let report = bench(&daemon, 0, &[&load[..], &kept].concat());
+    nothing_is_wrong(&report["verification"]);
     let phase = &report["phases"][0];
     let errors = &phase["errors"];
     assert!(errors["not_stored"] == 0 && errors["unknown"] == 0, "{errors}");
