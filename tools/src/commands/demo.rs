@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use sealog_bench::load::arrivals::Arrival;
+use sealog_bench::load::disturb::{Act, Disturb};
 use sealog_bench::load::producers::OnDisconnect;
 use sealog_bench::load::settings::{Pace, Settings};
 use sealog_bench::report::summary::{Host, Report, Verification};
@@ -27,7 +28,8 @@ const OPEN_SHARE: f64 = 0.1;
 /// Seconds for the writes and for the echoes of the floor, each.
 const FLOOR_SECONDS: f64 = 1.5;
 
-/// Run a node in a folder of its own, load it, and judge it against the device. Takes about a minute.
+/// Run a node in a folder of its own, load it, split and merge its range meanwhile, and judge it against the device. Takes about a
+/// minute.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Time that each of the three loads is measured.
@@ -62,7 +64,12 @@ impl Demo {
         self.format.print(&Printed { report: &report, comparison: None })?;
         // The demo shows this machine as it is: a noisy one is told, and no failure.
         let kept = report.verification.as_ref().is_none_or(Verification::passed);
-        Ok(if kept { Exit::Done } else { Exit::NotVerified })
+        let is_undone = report.phases.iter().flat_map(|phase| &phase.disturbed).any(|act| act.error.is_some());
+        Ok(match (kept, is_undone) {
+            (false, _) => Exit::NotVerified,
+            (true, true) => Exit::Invalid,
+            (true, false) => Exit::Done,
+        })
     }
 
     fn measure(&self, node: &Embedded, stop: &AtomicBool) -> Result<Report, Failure> {
@@ -96,8 +103,16 @@ impl Demo {
             }
         }
         let rate = (rate * OPEN_SHARE).max(1_000.0).round();
-        tell("steady rate");
-        let settings = Settings { pace: Pace::Open { rate, arrival: Arrival::Poisson }, ..base.clone() };
+        tell("steady rate, and meanwhile the topic's range is split, and its halves are merged");
+        let settings = Settings {
+            pace: Pace::Open { rate, arrival: Arrival::Poisson },
+            disturbance: true,
+            disturb: vec![
+                Disturb { what: Act::Split, at_seconds: base.seconds / 3.0 },
+                Disturb { what: Act::Merge, at_seconds: base.seconds * 2.0 / 3.0 },
+            ],
+            ..base.clone()
+        };
         let (phase, ledger) = target.load("steady rate", &settings, OnDisconnect::Retry, stop)?;
         report.phases.push(phase);
         ledgers.push(ledger);
