@@ -7,6 +7,7 @@ pub mod index;
 pub mod pool;
 pub mod reader;
 pub mod recover;
+pub mod search;
 #[cfg(test)]
 pub(crate) mod samples;
 pub mod tally;
