@@ -140,6 +140,7 @@ rows!("to controller", TO_CONTROLLER, to_controller, ToController, {
     ToController::Promised { .. } => "Promised",
     ToController::PromiseRefused { .. } => "PromiseRefused",
     ToController::Rolled { .. } => "Rolled",
+    ToController::Unreadable { .. } => "Unreadable",
     ToController::Stopped { .. } => "Stopped",
     ToController::Noted { .. } => "Noted",
 });
@@ -151,6 +152,7 @@ rows!("to replica", TO_REPLICA, to_replica, ToReplica, {
     ToReplica::Open { .. } => "Open",
     ToReplica::Prepared { .. } => "Prepared",
     ToReplica::Retired { .. } => "Retired",
+    ToReplica::Holes { .. } => "Holes",
     ToReplica::Deleted { .. } => "Deleted",
 });
 
@@ -206,6 +208,7 @@ rows!("refusal", REFUSALS, refusal, Refusal, {
     Refusal::TooManyRanges { .. } => "TooManyRanges",
     Refusal::Reshaping { .. } => "Reshaping",
     Refusal::MergeGivenUp { .. } => "MergeGivenUp",
+    Refusal::Judging { .. } => "Judging",
 });
 
 const CHECKERS: &[&str] = &[

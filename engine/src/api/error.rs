@@ -123,6 +123,8 @@ pub enum Refusal {
     Reshaping { delay_ms: u32 },
     #[error("the merge was given up: an end of the ranges could not be fixed in time; both go on as they were")]
     MergeGivenUp { delay_ms: u32 },
+    #[error("bytes there do not verify; how far that goes is being found out")]
+    Judging { delay_ms: u32 },
 }
 
 impl Refusal {
@@ -161,6 +163,7 @@ impl Refusal {
             Self::TooManyRanges { .. } => 29,
             Self::Reshaping { .. } => 30,
             Self::MergeGivenUp { .. } => 31,
+            Self::Judging { .. } => 32,
         }
     }
 
@@ -196,7 +199,8 @@ impl Refusal {
             | Self::NotBuddies
             | Self::TooManyRanges { .. }
             | Self::Reshaping { .. }
-            | Self::MergeGivenUp { .. } => Outcome::NotStored,
+            | Self::MergeGivenUp { .. }
+            | Self::Judging { .. } => Outcome::NotStored,
         }
     }
 
@@ -210,7 +214,8 @@ impl Refusal {
             | Self::DiskFull { delay_ms }
             | Self::TooFewReplicas { delay_ms }
             | Self::Reshaping { delay_ms }
-            | Self::MergeGivenUp { delay_ms } => Retry::AfterDelay { ms: delay_ms },
+            | Self::MergeGivenUp { delay_ms }
+            | Self::Judging { delay_ms } => Retry::AfterDelay { ms: delay_ms },
             Self::NotPrimary { .. } | Self::Sealed { .. } | Self::StaleEpoch { .. } | Self::UnknownRange => {
                 Retry::AfterRefresh
             }

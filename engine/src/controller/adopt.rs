@@ -130,7 +130,8 @@ impl Controller {
                 | Change::DeleteTopic { .. }
                 | Change::RangeGone { .. }
                 | Change::Split { .. }
-                | Change::Merge { .. },
+                | Change::Merge { .. }
+                | Change::Holes { .. },
             ) => {}
         }
         if outcome.is_ok() && matches!(change, Change::Rolled { .. }) {
@@ -155,6 +156,10 @@ impl Controller {
             }
             ToController::Noted { range } => {
                 self.range_noted(range, commands);
+                return;
+            }
+            ToController::Unreadable { range, segment, span } => {
+                self.unreadable(range, segment, span, commands);
                 return;
             }
             ToController::NeedOpen { range } => {

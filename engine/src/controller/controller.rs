@@ -24,7 +24,9 @@ use crate::metadata::snapshot::encode;
 use crate::metadata::{Change, Consensus, State};
 use crate::shard::event::{Failed, FileResult, FileToken};
 use crate::types::time::SECOND_NS;
-use crate::types::{AlignedBuffer, ClusterId, Generator, NodeId, Now, ProcessLife, RangeId, SegmentId, ShardId};
+use crate::types::{
+    AlignedBuffer, ClusterId, Generator, NodeId, Now, Offset, ProcessLife, RangeId, SegmentId, ShardId,
+};
 
 /// How often the retention clock is moved on. It is added to the log, so not often: what it measures are days.
 const RETENTION_TICK_NS: u64 = 600 * SECOND_NS;
@@ -61,6 +63,8 @@ pub struct Controller {
     pub(super) producers: ProducerIds,
     pub(super) deletions: Deletions,
     pub(super) reshapes: Reshapes,
+    /// Spans, by their first offsets, whose `Holes` is proposed.
+    pub(super) unreadable: BTreeSet<(RangeId, SegmentId, Offset)>,
     ticked_ns: Option<u64>,
     cluster: ClusterId,
 }
@@ -93,6 +97,7 @@ impl Controller {
             producers: ProducerIds::default(),
             deletions: Deletions::default(),
             reshapes: Reshapes::default(),
+            unreadable: BTreeSet::new(),
             ticked_ns: None,
             config,
             node,
@@ -238,6 +243,7 @@ impl Controller {
             Change::Merge { parents: [(low, lower), (high, upper)], .. } => {
                 self.reshape_committed(now_ns, &[(*low, lower), (*high, upper)], outcome, commands);
             }
+            Change::Holes { range, segment, holes } => self.holes_committed(*range, *segment, holes, commands),
             Change::CreateTopic { .. } | Change::ProducerEpoch { .. } => {
                 self.answer(entry.index, &outcome, commands);
             }

@@ -4,6 +4,7 @@ mod adopt;
 pub mod command;
 #[expect(clippy::module_inception, reason = "the central noun is a folder, and its state has a file")]
 pub mod controller;
+mod damage;
 mod delete;
 mod drive;
 pub mod event;

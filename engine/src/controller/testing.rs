@@ -13,7 +13,7 @@ use crate::api::request::{ControlRequest, ReplyTo};
 use crate::api::response::{RangeLineage, Response, Route};
 use crate::format::journal::{GroupKind, JournalSeed, METADATA_JOURNAL, read_front};
 use crate::metadata::Change;
-use crate::replica::message::{Fence, SealedSegment, SegmentOpen, ToController, ToReplica};
+use crate::replica::message::{Fence, SealedSegment, SegmentOpen, Span, ToController, ToReplica};
 use crate::shard::command::FileOperation;
 use crate::shard::event::FileResult;
 use crate::types::{AlignedBuffer, ClusterId, Generation, Generator, NodeId, Now, ProcessLife, RangeId, ShardId};
@@ -382,6 +382,7 @@ fn show_change(change: &Change) -> String {
         Change::RetentionTick { ms } => format!("tick {ms}"),
         Change::DeleteTopic { topic } => format!("delete {topic}"),
         Change::RangeGone { range } => format!("{range} is gone"),
+        Change::Holes { range, segment, holes } => format!("holes of {range} {segment}: {}", show_spans(holes)),
         Change::Split { range, sealed, fences, opens } => {
             let (opens, fences): (Vec<String>, _) = (opens.iter().map(show_open).collect(), show_fences(fences));
             format!("split {range} {}{fences}, open {}", show_end(sealed), opens.join(" and "))
@@ -396,6 +397,11 @@ fn show_change(change: &Change) -> String {
 
 fn show_end(sealed: &SealedSegment) -> String {
     format!("{} [{}, {}) in {}", sealed.segment, sealed.base, sealed.end, sealed.epoch)
+}
+
+fn show_spans(spans: &[Span]) -> String {
+    let spans: Vec<String> = spans.iter().map(|span| format!("[{}, {})", span.from, span.to)).collect();
+    spans.join(" ")
 }
 
 fn show_fences(fences: &[Fence]) -> String {
@@ -431,6 +437,7 @@ fn show_message(message: &ToReplica) -> String {
         ToReplica::Retired { range, sealed, successors } => {
             format!("retired {range} {} for {}", show_end(sealed), show_ranges(successors))
         }
+        ToReplica::Holes { range, segment, holes } => format!("holes of {range} {segment}: {}", show_spans(holes)),
         ToReplica::Deleted { range } => format!("deleted {range}"),
     }
 }

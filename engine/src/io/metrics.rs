@@ -78,6 +78,7 @@ metrics! {
     Counter fetches: "Fetch requests",
     Counter bytes_fetched: "Bytes of entries given to readers",
     Counter reads: "Reads of segment files",
+    Counter damage_found: "Places in segment files that did not verify when they were read",
     Counter groups: "Journal groups made durable",
     Counter group_bytes: "Bytes of journal groups made durable",
     Counter markers: "Empty groups written when the shard fell idle",

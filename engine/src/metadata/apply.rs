@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::change::{Change, SealReason};
 use super::range_chain::{Misfit, RangeChain};
 use super::state::{AutoSplit, Deleted, FIRST_EPOCH, Node, Range, RangeLoad, RangeStatus, Sealing, State, Topic};
-use crate::replica::message::{RollCause, SealedSegment, SegmentOpen};
+use crate::replica::message::{RollCause, SealedSegment, SegmentOpen, Span};
 use crate::types::limits::{TOPIC_NAME_BYTES_MAX, TOPIC_RANGES_MAX};
 use crate::types::{
     Epoch, KeySpan, NodeId, Offset, ProcessLife, ProducerEpoch, ProducerId, RangeId, SegmentId, TopicId,
@@ -107,6 +107,7 @@ impl State {
             }
             Change::Split { range, sealed, fences, opens } => self.split(*range, sealed, fences, opens),
             Change::Merge { parents, fences, open } => self.merge(parents, fences, open.as_slice()),
+            Change::Holes { range, segment, holes } => self.add_holes(*range, *segment, holes),
             Change::DeleteTopic { topic } => self.delete_topic(*topic),
             Change::RangeGone { range } => match self.deleted.remove(range) {
                 Some(_) => Ok(Applied::Range(*range)),
@@ -294,6 +295,13 @@ impl State {
         if self.auto_splits.contains_key(&topic) {
             self.note_load(range, cause);
         }
+        Ok(Applied::Range(range))
+    }
+
+    /// Of any range: what is sealed rots too.
+    fn add_holes(&mut self, range: RangeId, segment: SegmentId, holes: &[Span]) -> Result<Applied, Rejected> {
+        let state = self.ranges.get_mut(&range).ok_or(Rejected::UnknownRange { range })?;
+        state.chain.add_holes(segment, holes)?;
         Ok(Applied::Range(range))
     }
 

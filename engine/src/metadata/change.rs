@@ -6,11 +6,11 @@
 
 use super::codec::{Codec, DecodeError, Reader};
 use crate::format::upgrade::Newer;
-use crate::replica::message::{Fence, RollCause, SealedSegment, SegmentOpen};
+use crate::replica::message::{Fence, RollCause, SealedSegment, SegmentOpen, Span};
 use crate::types::{Epoch, NodeId, ProcessLife, ProducerEpoch, ProducerId, RangeId, SegmentId, TopicId};
 
 /// Newest version of a change that is known here.
-pub const CHANGE_VERSION: u8 = 3;
+pub const CHANGE_VERSION: u8 = 4;
 
 /// One entry of the metadata log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +87,13 @@ pub enum Change {
         /// The child's first segment.
         open: Option<SegmentOpen>,
     },
+    /// No copy of a sealed segment can give these back any more: they are holes from now on, whatever its end and digest are.
+    Holes {
+        range: RangeId,
+        segment: SegmentId,
+        /// Each not empty and inside the segment.
+        holes: Vec<Span>,
+    },
 }
 
 /// Why a segment is sealed.
@@ -135,6 +142,7 @@ impl Change {
             | Self::RetentionTick { .. } => 1,
             Self::DeleteTopic { .. } | Self::RangeGone { .. } => 2,
             Self::Split { .. } | Self::Merge { .. } => 3,
+            Self::Holes { .. } => 4,
         }
     }
 
@@ -237,6 +245,10 @@ impl Codec for Change {
                 fences.put(out);
                 open.put(out);
             }
+            Self::Holes { range, segment, holes } => {
+                (18u8, *range, *segment).put(out);
+                holes.put(out);
+            }
         }
     }
 
@@ -281,6 +293,7 @@ impl Codec for Change {
                 let parents = [(low, from.take()?), (high, from.take()?)];
                 Self::Merge { parents, fences: from.take()?, open: from.take()? }
             }
+            18 => Self::Holes { range: from.take()?, segment: from.take()?, holes: from.take()? },
             _ => return Err(from.malformed()),
         })
     }

@@ -34,6 +34,8 @@ pub enum Misfit {
     AlreadyOpen { segment: SegmentId },
     #[error("{segment} is prepared already")]
     AlreadyPrepared { segment: SegmentId },
+    #[error("{segment} is not sealed")]
+    NotSealed { segment: SegmentId },
     #[error("{segment} is not the prepared successor")]
     NotPrepared { segment: SegmentId },
     #[error("its base is not {expected:?}")]
@@ -175,6 +177,19 @@ impl RangeChain {
         Ok(())
     }
 
+    /// Adds holes to a sealed segment: what overlaps becomes one.
+    pub(super) fn add_holes(&mut self, segment: SegmentId, holes: &[Span]) -> Result<(), Misfit> {
+        let at = self.sealed.binary_search_by_key(&segment, |sealed| sealed.segment);
+        let sealed = at.ok().map(|at| &mut self.sealed[at]).ok_or(Misfit::NotSealed { segment })?;
+        for (index, hole) in holes.iter().enumerate() {
+            check_holes(std::slice::from_ref(hole), sealed.base, sealed.end).map_err(|_| Misfit::Hole { index })?;
+        }
+        for hole in holes {
+            unite(&mut sealed.holes, *hole);
+        }
+        Ok(())
+    }
+
     /// Whether the invariants hold: for a chain that was read, not made.
     #[must_use]
     pub fn is_valid(&self) -> bool {
@@ -219,4 +234,20 @@ fn check_holes(holes: &[Span], base: Offset, end: Offset) -> Result<(), Misfit> 
         from = hole.to;
     }
     Ok(())
+}
+
+/// Puts a hole in its place among others, which ascend and do not overlap; those that it overlaps become one with it.
+fn unite(holes: &mut Vec<Span>, mut hole: Span) {
+    holes.retain(|known| {
+        let apart = known.to <= hole.from || hole.to <= known.from;
+        if !apart {
+            let records = hole.records_at_most.saturating_add(known.records_at_most);
+            (hole.from, hole.to) = (hole.from.min(known.from), hole.to.max(known.to));
+            hole.records_at_most = records.min(hole.to.since(hole.from));
+            hole.cause = hole.cause.max(known.cause);
+        }
+        apart
+    });
+    let at = holes.partition_point(|known| known.to <= hole.from);
+    holes.insert(at, hole);
 }

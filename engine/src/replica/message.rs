@@ -15,6 +15,8 @@
 //!     | -- Rolled ------------------------------>|   full, and committed to its end
 //!     |<----------------------------- Sealed --- |
 //!     |<---------------------------- Retired --- |   the range was split or merged: the committed end of its last segment
+//!     | -- Unreadable -------------------------->|   a span of a sealed segment does not verify here
+//!     |<------------------------------ Holes --- |   it is a hole, as committed
 //!     |<---------------------------- Deleted --- |   its topic is deleted, as committed
 //!     | -- Stopped ----------------------------->|   it takes and serves nothing any more
 //!     | -- Noted ------------------------------->|   the catalog says that its files are to go: told no more
@@ -41,6 +43,8 @@ pub enum ToReplica {
     Prepared { range: RangeId, after: SegmentId, open: SegmentOpen },
     /// The range itself is sealed, at the end of its last segment: its keys go to the successors.
     Retired { range: RangeId, sealed: SealedSegment, successors: Vec<Route> },
+    /// What cannot be given back of a sealed segment, all of it, ascending.
+    Holes { range: RangeId, segment: SegmentId, holes: Vec<Span> },
     /// The range's topic is deleted: it ends, and its segments go, for ever.
     Deleted { range: RangeId },
 }
@@ -62,6 +66,8 @@ pub enum ToController {
     PromiseRefused { range: RangeId, segment: SegmentId, promised: Epoch },
     /// The roll mark is durable on a quorum, and so is all before it.
     Rolled { range: RangeId, mark: Rolled, cause: RollCause },
+    /// A span of a sealed segment does not verify on this disk. Answered by `Holes` once that is committed.
+    Unreadable { range: RangeId, segment: SegmentId, span: Span },
     /// The range takes and serves nothing any more. Answers `Deleted`, each time.
     Stopped { range: RangeId },
     /// The catalog says, durably, that the range is deleted and which files are still to be removed. Answers `Deleted`.
@@ -197,6 +203,7 @@ impl ToReplica {
             | Self::Open { range, .. }
             | Self::Prepared { range, .. }
             | Self::Retired { range, .. }
+            | Self::Holes { range, .. }
             | Self::Deleted { range } => *range,
         }
     }

@@ -137,6 +137,8 @@ impl Replica {
             ToReplica::Open { open, .. } => self.open(open, commands),
             ToReplica::Prepared { after, open, .. } => self.prepared(after, open),
             ToReplica::Retired { sealed, successors, .. } => self.retired(sealed, successors, commands),
+            // Of what lies on the disk: its shard's affair.
+            ToReplica::Holes { .. } => {}
             ToReplica::Deleted { .. } => self.deleted(commands),
         }
     }

@@ -7,9 +7,9 @@ pub mod index;
 pub mod pool;
 pub mod reader;
 pub mod recover;
-pub mod search;
 #[cfg(test)]
 pub(crate) mod samples;
+pub mod search;
 pub mod tally;
 #[cfg(test)]
 pub(crate) mod test_store;

@@ -65,6 +65,14 @@ pub enum BadEntry {
     Short,
 }
 
+impl BadEntry {
+    /// Whether it was written by a later build.
+    #[must_use]
+    pub fn is_newer(&self) -> bool {
+        matches!(self, Self::Placed(PlacedError::Entry(Verdict::Newer(_))))
+    }
+}
+
 /// Walks one segment.
 #[derive(Clone, Debug)]
 pub struct SegmentReader {

@@ -67,9 +67,14 @@ impl Search {
         self.position - self.position % BLOCK as u64
     }
 
-    /// The device cannot read what lies in front of `position`, a block boundary: it is passed over.
-    pub fn pass(&mut self, position: u64) -> Searched {
-        self.position = self.position.max(position);
+    /// The device does not give `length` bytes, which is no more than were asked for: if that is one block, it is passed over; if more, the
+    /// entry that reaches so far is.
+    pub fn unreadable(&mut self, length: usize) -> Searched {
+        if length > BLOCK {
+            self.position += ENTRY_ALIGNMENT as u64;
+        } else {
+            self.position = self.read_position() + BLOCK as u64;
+        }
         self.more(ENTRY_HEADER_BYTES)
     }
 
@@ -100,7 +105,9 @@ impl Search {
                 let batch = PlacedBatch::verify_entry(entry, self.seed).ok();
                 let place = batch.map(|batch| batch.place());
                 match place.filter(|place| place.segment == self.segment && place.offset >= self.offset) {
-                    Some(place) if self.position == self.begin && place.offset == self.offset => return Searched::Intact,
+                    Some(place) if self.position == self.begin && place.offset == self.offset => {
+                        return Searched::Intact;
+                    }
                     Some(place) => return Searched::Found { offset: place.offset, position: self.position },
                     None => self.position += ENTRY_ALIGNMENT as u64,
                 }

@@ -36,7 +36,14 @@ impl Shard {
         let record = |segment| self.catalog.segment(segment);
         let uncertain = |segment| self.catalog.uncertain(segment);
         let sealed = view.sealed.iter().map(|sealed| match record(sealed.segment) {
-            Some(record) => piece_of(record, uncertain(sealed.segment)),
+            Some(record) => {
+                let mut piece = piece_of(record, uncertain(sealed.segment));
+                if piece.closed {
+                    // More may have been lost since the catalog was written.
+                    piece.holes.clone_from(&sealed.holes);
+                }
+                piece
+            }
             None => piece_without_record(sealed),
         });
         let mut chain: Vec<Piece> = sealed.collect();
@@ -90,6 +97,7 @@ fn piece_of(record: &SegmentRecord, uncertain: &[Hole]) -> Piece {
         base: record.base(),
         end: None,
         holes: Vec::new(),
+        places: Vec::new(),
         tail: None,
         found: None,
         closed: false,
@@ -117,6 +125,7 @@ fn piece_without_record(sealed: &SealedSegment) -> Piece {
         base: sealed.base,
         end: Some(sealed.end),
         holes: sealed.holes.clone(),
+        places: Vec::new(),
         tail: None,
         found: None,
         closed: true,
@@ -132,7 +141,16 @@ fn piece_of_uncertain(segment: SegmentId, uncertain: &[Hole], before: Option<&Se
     });
     let table = mark.map_or_else(Digest::default, |mark| mark.successor_table);
     let found = found_at(base, Digest::start_from(segment, base, table), uncertain, None);
-    Piece { segment, base, end: None, holes: Vec::new(), tail: None, found: Some(found), closed: false }
+    Piece {
+        segment,
+        base,
+        end: None,
+        holes: Vec::new(),
+        places: Vec::new(),
+        tail: None,
+        found: Some(found),
+        closed: false,
+    }
 }
 
 /// Unreadable is not absent: the end is above every span that may have held records.

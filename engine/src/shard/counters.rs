@@ -22,6 +22,8 @@ pub struct Counters {
     pub bytes_fetched: u64,
     /// Reads of segment files.
     pub reads: u64,
+    /// Places in segment files that did not verify when they were read.
+    pub damage_found: u64,
     /// Journal groups made durable, and their bytes; idle markers are counted apart.
     pub groups: u64,
     pub group_bytes: u64,

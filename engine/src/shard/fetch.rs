@@ -20,6 +20,7 @@ use crate::shard::command::{Command, Commands};
 use crate::shard::range::{Fetch, RangeSlot};
 use crate::shard::reads::{AfterFooter, BatchRead};
 use crate::shard::shard::{Shard, refuse};
+use crate::types::limits::BLOCK;
 use crate::types::{Now, Offset};
 
 /// Bytes of the largest answer, whatever a fetch asks for, unless one batch is larger: verifying and copying them takes the shard some
@@ -117,9 +118,11 @@ impl Shard {
                 (start, record.header.random, record.base(), record.checkpoint.position)
             }
         };
+        // The index may lead in front of damage that lies before `offset`.
+        let start = start.max(piece.place_before(offset));
         let start = self.reads.place_of(segment, offset).or(start);
         let reader = SegmentReader::new(segment, seed, base, start, Wanted { from: offset, below, until });
-        self.read_batches(BatchRead { slot, to, segment, reader, bytes_max, gaps }, commands);
+        self.read_batches(BatchRead { slot, to, segment, reader, bytes_max, gaps, needed: BLOCK }, commands);
     }
 
     pub(super) fn answer_fetch(

@@ -5,6 +5,7 @@ mod chain;
 mod checkpoint;
 pub mod command;
 pub mod counters;
+mod damage;
 mod delete;
 pub mod event;
 mod fetch;

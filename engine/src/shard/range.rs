@@ -39,6 +39,8 @@ pub(super) struct Piece {
     pub(super) end: Option<Offset>,
     /// Spans that cannot be read.
     pub(super) holes: Vec<Span>,
+    /// Places in the file behind damage, ascending: the offset of a batch, and where its entry begins.
+    pub(super) places: Vec<(Offset, u64)>,
     /// Its memory, while it is open in this life or not yet checkpointed.
     pub(super) tail: Option<TailSlot>,
     /// What an earlier life left, until the committed end is told.
@@ -92,7 +94,22 @@ impl Range {
 impl Piece {
     /// A segment that this life has begun.
     pub(super) fn open(segment: SegmentId, base: Offset, tail: TailSlot) -> Self {
-        Self { segment, base, end: None, holes: Vec::new(), tail: Some(tail), found: None, closed: false }
+        let (end, holes, places, found, closed) = (None, Vec::new(), Vec::new(), None, false);
+        Self { segment, base, end, holes, places, tail: Some(tail), found, closed }
+    }
+
+    /// Notes where a batch lies that stands behind damage.
+    pub(super) fn remember(&mut self, offset: Offset, position: u64) {
+        let at = self.places.partition_point(|place| place.0 < offset);
+        if self.places.get(at).is_none_or(|place| place.0 != offset) {
+            self.places.insert(at, (offset, position));
+        }
+    }
+
+    /// The last such place that is not behind `offset`.
+    pub(super) fn place_before(&self, offset: Offset) -> Option<(Offset, u64)> {
+        let behind = self.places.partition_point(|place| place.0 <= offset);
+        behind.checked_sub(1).map(|at| self.places[at])
     }
 
     /// The hole that holds `offset`.

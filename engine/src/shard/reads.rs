@@ -24,6 +24,7 @@ use crate::format::segment::FooterRef;
 use crate::segment::appender::Placed;
 use crate::segment::reader::{Scanned, SegmentReader};
 use crate::shard::command::{Command, Commands, FileOperation};
+use crate::shard::damage::Suspect;
 use crate::shard::event::{Failed, FileResult, FileToken};
 use crate::shard::range::{Fetch, RangeSlot};
 use crate::shard::shard::{Shard, refuse};
@@ -59,6 +60,8 @@ enum Reading {
     Batches(BatchRead),
     /// A sealed segment's footer, for its index.
     Footer { slot: RangeSlot, to: ReplyTo, within: usize, segment: SegmentId, then: AfterFooter },
+    /// What lies behind bytes that do not verify.
+    Search { slot: RangeSlot },
     /// What nobody has asked for yet.
     Ahead { segment: SegmentId, offset: Offset },
 }
@@ -72,6 +75,8 @@ pub(super) struct BatchRead {
     pub(super) reader: SegmentReader,
     pub(super) bytes_max: usize,
     pub(super) gaps: Vec<Gap>,
+    /// Bytes without which it cannot go on.
+    pub(super) needed: usize,
 }
 
 /// What goes on once an index has been read.
@@ -120,14 +125,16 @@ impl DiskRead {
     fn to(&self) -> Option<ReplyTo> {
         match &self.kind {
             Reading::Batches(BatchRead { to, .. }) | Reading::Footer { to, .. } => Some(*to),
-            Reading::Ahead { .. } => None,
+            Reading::Search { .. } | Reading::Ahead { .. } => None,
         }
     }
 
     /// The range that somebody reads with it.
     fn slot(&self) -> Option<RangeSlot> {
         match &self.kind {
-            Reading::Batches(BatchRead { slot, .. }) | Reading::Footer { slot, .. } => Some(*slot),
+            Reading::Batches(BatchRead { slot, .. }) | Reading::Footer { slot, .. } | Reading::Search { slot } => {
+                Some(*slot)
+            }
             Reading::Ahead { .. } => None,
         }
     }
@@ -236,6 +243,19 @@ impl Shard {
         token
     }
 
+    /// A read of a search, which waits for nobody.
+    pub(super) fn start_search_read(
+        &mut self,
+        slot: RangeSlot,
+        segment: SegmentId,
+        position: u64,
+        length: usize,
+        commands: &mut Commands,
+    ) {
+        let file = DataFile::Segment { segment, part: 0 };
+        self.start_read(DiskRead { file, position, length, kind: Reading::Search { slot } }, commands);
+    }
+
     /// A read is done: answers, or reads on.
     pub(super) fn read_done(&mut self, token: FileToken, outcome: Result<FileResult, Failed>, commands: &mut Commands) {
         let done = self.reads.under_way.remove(&token).expect("a read under way");
@@ -267,17 +287,28 @@ impl Shard {
     ) {
         let bytes = read.as_ref().map_or(&[][..], |(bytes, length)| &bytes[..*length]);
         match kind {
-            Reading::Batches(read) => self.batches_read(position, length, bytes, read, commands),
+            Reading::Batches(asked) if read.is_none() && length > asked.needed => {
+                // The device does not give all of it; what is needed first may be whole.
+                let length = asked.needed.max(round_up_to_block(length / 2));
+                let file = DataFile::Segment { segment: asked.segment, part: 0 };
+                self.start_read(DiskRead { file, position, length, kind: Reading::Batches(asked) }, commands);
+            }
+            Reading::Batches(asked) => self.batches_read(position, length, bytes, asked, commands),
             Reading::Footer { slot, to, within, segment, then } => {
                 let kept = self.keep_index(segment, bytes.get(within..).unwrap_or(&[]));
                 match then {
-                    AfterFooter::Fetch { fetch, gaps } if kept => self.read_from(slot, fetch, gaps, commands),
-                    AfterFooter::Fetch { fetch, .. } => {
-                        refuse(to, Refusal::Unreadable { from: fetch.offset }, commands);
+                    AfterFooter::Fetch { fetch, gaps } => {
+                        if !kept {
+                            // Then the segment is walked from its start: its records are what counts.
+                            tracing::warn!(%segment, "the footer of a segment does not verify");
+                            self.reads.keep_index(segment, Vec::new());
+                        }
+                        self.read_from(slot, fetch, gaps, commands);
                     }
                     AfterFooter::Since { timestamp_ms } => self.since(slot, to, timestamp_ms, !kept, commands),
                 }
             }
+            Reading::Search { .. } => self.search_read(position, length, read.is_some().then_some(bytes), commands),
             Reading::Ahead { segment, offset } => self.keep_ahead(segment, offset, read),
         }
     }
@@ -324,10 +355,17 @@ impl Shard {
             Scanned::More { position, length: needed } if out.is_empty() => {
                 let file = DataFile::Segment { segment: read.segment, part: 0 };
                 let length = needed.max(length.min(IO_BYTES_MAX));
+                read.needed = needed;
                 self.start_read(DiskRead { file, position, length, kind: Reading::Batches(read) }, commands);
             }
-            Scanned::Bad { offset, .. } if out.is_empty() && read.gaps.is_empty() => {
+            // What a later build has written is no damage.
+            Scanned::Bad { offset, cause, .. } if out.is_empty() && read.gaps.is_empty() && cause.is_newer() => {
                 refuse(read.to, Refusal::Unreadable { from: offset }, commands);
+            }
+            Scanned::Bad { position, offset, .. } if out.is_empty() && read.gaps.is_empty() => {
+                let until = read.reader.until();
+                let suspect = Suspect { slot: read.slot, segment: read.segment, position, offset, until };
+                self.suspect(read.to, suspect, commands);
             }
             Scanned::Enough { .. } | Scanned::More { .. } | Scanned::Bad { .. } => {
                 let is_bad = matches!(scanned, Scanned::Bad { .. });

@@ -8,6 +8,7 @@
 //!  Message -> obey (seal, open, close)
 //!  GroupWritten, FileDone -> checkpoint
 //!  Message, FileDone -> delete (of a topic's ranges)
+//!  FileDone, Message -> damage (of what was read)
 //! ```
 //! Invariants: one journal group is written at most, and one waits at the writer; what is acknowledged is durable in the journal or in a segment under the
 //! catalog; nothing is served above a range's committed end.
@@ -27,6 +28,7 @@ use crate::segment::pool::ChunkPool;
 use crate::shard::checkpoint::Checkpoint;
 use crate::shard::command::{Command, Commands};
 use crate::shard::counters::Counters;
+use crate::shard::damage::Damages;
 use crate::shard::delete::Deletions;
 use crate::shard::event::{Event, FileToken};
 use crate::shard::groups::Groups;
@@ -53,6 +55,7 @@ pub struct Shard {
     /// When the first waiting fetch is due, on the monotonic clock.
     pub(super) next_fetch_ns: Option<u64>,
     pub(super) deletions: Deletions,
+    pub(super) damages: Damages,
     pub(super) counters: Counters,
     /// What a replica wants done, while it is being done.
     pub(super) replica_commands: Vec<replica::Command>,
@@ -75,6 +78,7 @@ impl Shard {
             groups: Groups::new(&recovered, config),
             checkpoints: Checkpoints::new(recovered.ring.geometry().bytes(), config.memory_bytes),
             deletions: Deletions::new(&recovered.catalog),
+            damages: Damages::default(),
             catalog: recovered.catalog,
             checkpoint: Checkpoint::default(),
             reads: Reads::default(),
@@ -233,6 +237,9 @@ impl Shard {
             // Only a range that was adopted is spoken of; what is late for one that is gone changes nothing.
             (None, _) => return,
         };
+        if let ToReplica::Holes { segment, holes, .. } = message {
+            return self.take_holes(now, slot, segment, holes, commands);
+        }
         self.ranges[slot.0].replica.message(message, &mut self.replica_commands);
         self.obey(now, slot, commands);
     }

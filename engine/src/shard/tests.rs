@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+mod damage;
 mod delete;
 mod reading;
 
@@ -52,6 +53,8 @@ struct Rig {
     told: Vec<ToController>,
     /// A segment file is removed; false: that fails.
     removes: bool,
+    /// Bytes that the device cannot read.
+    unreadable: Vec<(DataFile, usize)>,
 }
 
 impl Rig {
@@ -87,6 +90,7 @@ impl Rig {
             held: Vec::new(),
             told: Vec::new(),
             removes: true,
+            unreadable: Vec::new(),
         };
         rig.give(Event::Started);
         rig
@@ -125,6 +129,9 @@ impl Rig {
             }
             FileOperation::Read { file, position, length } => {
                 let position = usize::try_from(position).unwrap();
+                if self.unreadable.iter().any(|(of, at)| *of == file && position <= *at && *at < position + length) {
+                    return Err(Failed { errno: 5 });
+                }
                 let found = &self.files[&file][position..];
                 let found = &found[..found.len().min(length)];
                 let mut bytes = AlignedBuffer::zeroed(length);
@@ -185,9 +192,18 @@ impl Rig {
                 };
                 self.give(Event::Message(ToReplica::Sealed { range, sealed }));
             }
-            ToController::Stopped { .. } | ToController::Noted { .. } => self.told.push(message),
+            ToController::Stopped { .. } | ToController::Noted { .. } | ToController::NeedSeal { .. } => {
+                self.told.push(message);
+            }
+            ToController::Unreadable { range, segment, span } => {
+                let holes = self.holes.entry(segment).or_default();
+                holes.push(span);
+                holes.sort_by_key(|hole| hole.from);
+                let holes = holes.clone();
+                self.told.push(message);
+                self.give(Event::Message(ToReplica::Holes { range, segment, holes }));
+            }
             ToController::NeedSuccessor { .. }
-            | ToController::NeedSeal { .. }
             | ToController::Promised { .. }
             | ToController::PromiseRefused { .. } => {}
         }

@@ -148,7 +148,8 @@ fn details(refusal: &Refusal) -> Details<'_> {
         | Refusal::OneHash
         | Refusal::NotBuddies
         | Refusal::Reshaping { .. }
-        | Refusal::MergeGivenUp { .. } => Details::default(),
+        | Refusal::MergeGivenUp { .. }
+        | Refusal::Judging { .. } => Details::default(),
     }
 }
 
@@ -212,6 +213,7 @@ fn refusal_of(wire: &RefusedStruct, routes: Vec<Route>) -> Result<Option<Refusal
         29 => Refusal::TooManyRanges { most: narrow(first)? },
         30 => Refusal::Reshaping { delay_ms },
         31 => Refusal::MergeGivenUp { delay_ms },
+        32 => Refusal::Judging { delay_ms },
         _ => return Ok(None),
     }))
 }

@@ -312,3 +312,27 @@ fn a_deleted_range_is_remembered_until_its_holder_has_taken_note() {
     assert_eq!(told(&state), [vec![RangeId(2)], vec![]]);
     refuses(&state, &gone, Rejected::UnknownRange { range: RANGE });
 }
+
+#[test]
+fn holes_that_come_later_join_those_that_they_overlap() {
+    let mut state = one_open();
+    state.apply(&begin_seal(1, 2)).unwrap();
+    let hole =
+        |from, to| Span { from: Offset(from), to: Offset(to), records_at_most: to - from, cause: GapCause::Unreadable };
+    let first = SealedSegment { holes: vec![hole(2, 4), hole(8, 9)], ..sealed(1, 0, 20, 2) };
+    state.apply(&seal(first, false, None)).unwrap();
+    let add = |holes: &[Span]| Change::Holes { range: RANGE, segment: SegmentId(1), holes: holes.to_vec() };
+    let found = |state: &State| -> Vec<(u64, u64, u64)> {
+        let sealed = state.range(RANGE).unwrap().chain.find_sealed(SegmentId(1)).unwrap();
+        sealed.holes.iter().map(|hole| (hole.from.0, hole.to.0, hole.records_at_most)).collect()
+    };
+    refuses(&state, &add(&[hole(19, 21)]), Misfit::Hole { index: 0 }.into());
+    let unknown = Change::Holes { range: RANGE, segment: SegmentId(7), holes: vec![] };
+    refuses(&state, &unknown, Misfit::NotSealed { segment: SegmentId(7) }.into());
+    state.apply(&add(&[hole(4, 6), hole(18, 20)])).unwrap();
+    assert_eq!(found(&state), [(2, 4, 2), (4, 6, 2), (8, 9, 1), (18, 20, 2)], "what touches stays apart");
+    state.apply(&add(&[hole(3, 9)])).unwrap();
+    assert_eq!(found(&state), [(2, 9, 7), (18, 20, 2)]);
+    state.apply(&add(&[hole(3, 4)])).unwrap();
+    assert_eq!(found(&state), [(2, 9, 7), (18, 20, 2)], "known already");
+}
