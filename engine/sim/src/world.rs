@@ -530,12 +530,12 @@ impl World {
                 self.node.clock.jump(if random.one_in(2) { ms } else { -ms });
             }
             Fault::BitRot => {
-                let journals = self.faults.random().one_in(2);
-                self.node.disk.rot(|file| !journals || matches!(file, DataFile::Journal { .. }));
+                let target = Target::draw(self.faults.random());
+                self.node.disk.rot(|file| target.is_of(file));
             }
             Fault::UnreadableBlock => {
-                let journals = self.faults.random().one_in(2);
-                self.node.disk.make_unreadable(|file| !journals || matches!(file, DataFile::Journal { .. }));
+                let target = Target::draw(self.faults.random());
+                self.node.disk.make_unreadable(|file| target.is_of(file));
             }
             Fault::FailedSync => self.node.disk.fail_syncs(1),
             Fault::FailedWrite => self.node.disk.fail_writes(1),
@@ -554,6 +554,28 @@ impl World {
         }
         self.coverage.fault(fault);
         Ok(())
+    }
+}
+
+/// The files of which damage hits one.
+#[derive(Clone, Copy)]
+enum Target {
+    Journals,
+    Segments,
+    Any,
+}
+
+impl Target {
+    fn draw(random: &mut Random) -> Self {
+        *random.pick(&[Self::Journals, Self::Journals, Self::Segments, Self::Any])
+    }
+
+    fn is_of(self, file: DataFile) -> bool {
+        match self {
+            Self::Journals => matches!(file, DataFile::Journal { .. }),
+            Self::Segments => matches!(file, DataFile::Segment { .. }),
+            Self::Any => true,
+        }
     }
 }
 

@@ -125,6 +125,7 @@ impl Node {
                     | ToReplica::Sealed { .. }
                     | ToReplica::Open { .. }
                     | ToReplica::Prepared { .. }
+                    | ToReplica::Holes { .. }
                     | ToReplica::Deleted { .. } => None,
                 };
                 if let Some(until_ns) = deaf_until_ns {
