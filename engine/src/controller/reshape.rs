@@ -286,7 +286,7 @@ impl Controller {
 
     /// A split or merge is committed: the parents' shards are told that they are, the children's that there are such.
     fn reshaped(&mut self, parents: &[(RangeId, &SealedSegment)], commands: &mut Commands) {
-        let mut children = Vec::new();
+        let (mut children, mut retired) = (Vec::new(), Vec::new());
         for (range, sealed) in parents {
             self.forget_work(*range);
             let Some(state) = self.state.range(*range) else { continue };
@@ -294,13 +294,17 @@ impl Controller {
             let routes = successors.iter().filter_map(|range| self.state.route(*range)).collect();
             children.clone_from(successors);
             let sealed = (*sealed).clone();
-            self.tell(ToReplica::Retired { range: *range, sealed, successors: routes }, commands);
+            retired.push(ToReplica::Retired { range: *range, sealed, successors: routes });
         }
         for child in &children {
             self.adopt(*child, commands);
             if let Some(open) = self.state.range(*child).and_then(|state| state.chain.open()) {
                 self.tell(ToReplica::Open { range: *child, open: *open }, commands);
             }
+        }
+        // Whoever is sent on by a parent is to find the children there.
+        for message in retired {
+            self.tell(message, commands);
         }
         let response = self.lineage_of(&children);
         for (range, _) in parents {

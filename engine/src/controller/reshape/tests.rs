@@ -50,11 +50,11 @@ fn a_split_is_answered_when_its_children_are_committed_and_told() {
     world.expect(
         "log: split r1 s1 [@0, @10) in e2 p1 from 2, open s2 at @0 in e1 by life-1 and s3 at @0 in e1 by life-1
          log: proof
-         tell shard-1: retired r1 s1 [@0, @10) in e2 for r2 r3
          tell shard-0: adopt r2 in e1 end @0 sealed [] open [] p1 from 2
          tell shard-0: open r2 s2 at @0 in e1 by life-1
          tell shard-1: adopt r3 in e1 end @0 sealed [] open [] p1 from 2
          tell shard-1: open r3 s3 at @0 in e1 by life-1
+         tell shard-1: retired r1 s1 [@0, @10) in e2 for r2 r3
          reply 1: r2 0000000000000000/1 of [r1] to [], r3 8000000000000000/1 of [r1] to []
          reply 2: r2 0000000000000000/1 of [r1] to [], r3 8000000000000000/1 of [r1] to []",
     );
@@ -124,10 +124,10 @@ fn a_merge_is_committed_when_both_ends_are_known() {
     world.expect(
         "log: merge r1 s1 [@0, @10) in e2 and r2 s2 [@0, @20) in e2 p1 from 2, open s3 at @0 in e1 by life-1
          log: proof
-         tell shard-1: retired r1 s1 [@0, @10) in e2 for r3
-         tell shard-0: retired r2 s2 [@0, @20) in e2 for r3
          tell shard-1: adopt r3 in e1 end @0 sealed [] open [] p1 from 2
          tell shard-1: open r3 s3 at @0 in e1 by life-1
+         tell shard-1: retired r1 s1 [@0, @10) in e2 for r3
+         tell shard-0: retired r2 s2 [@0, @20) in e2 for r3
          reply 1: r3 0000000000000000/0 of [r1 r2] to []",
     );
     world.ask(2, merge_of(R1, R2));
