@@ -1,5 +1,8 @@
 //! `sealog range`: the logs of a topic's key spans. An inspection: the ordinary clients never see an offset.
 
+mod lineage;
+mod reshape;
+
 use std::fmt;
 
 use clap::{Args, Subcommand};
@@ -10,12 +13,13 @@ use sealog_net::client::blocking::Admin;
 use serde::Serialize;
 use thiserror::Error;
 
+use self::lineage::Tree;
 use super::client::Client;
 use super::columns;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::Format;
 
-/// Look at the ranges of a topic, and have one rolled.
+/// Look at the ranges of a topic; split, merge and roll them.
 #[derive(Debug, Args)]
 pub(crate) struct Range {
     #[command(subcommand)]
@@ -28,6 +32,44 @@ enum Action {
     List {
         /// The topic's name.
         topic: String,
+        /// List the sealed ranges too, as a tree: below each what was made of it.
+        #[arg(long)]
+        all: bool,
+        #[command(flatten)]
+        client: Client,
+        /// Whom to print for.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+    /// Split a range at the middle of its key span.
+    ///
+    /// The range is sealed, and two new ones take the records of its keys from then on. Producers and consumers that are at work go on by
+    /// themselves, and the order of each key holds. If no answer came (75) it may be asked again: a range is split once at most.
+    Split {
+        /// The topic's name.
+        topic: String,
+        /// The range as `range list` names it, such as r3.
+        #[arg(value_parser = range_id)]
+        range: RangeId,
+        #[command(flatten)]
+        client: Client,
+        /// Whom to print for.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+    /// Make one range of the two halves of a key span.
+    ///
+    /// Both are sealed, and a new one takes the records of their keys from then on. A merge is given up, and both go on as they were, if their
+    /// ends cannot be fixed within seconds; that, as no answer at all, ends with 75: it may be asked again.
+    Merge {
+        /// The topic's name.
+        topic: String,
+        /// One range, as `range list` names it, such as r3.
+        #[arg(value_parser = range_id)]
+        one: RangeId,
+        /// The other half.
+        #[arg(value_parser = range_id)]
+        other: RangeId,
         #[command(flatten)]
         client: Client,
         /// Whom to print for.
@@ -92,7 +134,16 @@ pub(super) struct List(pub(super) Vec<Line>);
 impl Range {
     pub(super) fn run(&self) -> Outcome {
         match &self.action {
-            Action::List { topic, client, format } => {
+            Action::List { topic, all: true, client, format } => {
+                format.print(&Tree::of(&mut client.admin()?, topic)?)?;
+            }
+            Action::Split { topic, range, client, format } => {
+                format.print(&reshape::split(&mut client.admin()?, topic, *range)?)?;
+            }
+            Action::Merge { topic, one, other, client, format } => {
+                format.print(&reshape::merge(&mut client.admin()?, topic, [*one, *other])?)?;
+            }
+            Action::List { topic, all: false, client, format } => {
                 let (_, ranges) = ranges_of(&mut client.admin()?, topic)?;
                 format.print(&ranges)?;
             }
