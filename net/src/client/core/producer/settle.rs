@@ -138,6 +138,8 @@ impl Producer {
     fn settle_batches(&mut self, range: usize, last: Option<(ProducerEpoch, Run, Sequence)>, doubtful: bool) {
         let epoch = self.identity.map(|(_, epoch)| epoch);
         let run = self.ranges[range].run;
+        // A later instance has written there: what this one had stored before that is not known any more.
+        let superseded = last.is_some_and(|(e, ..)| Some(e) > epoch);
         for at in 0..self.ranges[range].numbered {
             let slot = self.ranges[range].queue[at];
             let batch = self.batches.get(slot);
@@ -147,7 +149,7 @@ impl Producer {
             let code = batch.code;
             if last.is_some_and(|(e, r, s)| (Some(e), r) == (epoch, run) && batch.sequence <= s) {
                 self.tell(slot, Outcome::Stored, 0);
-            } else if doubtful && batch.may_be_stored() {
+            } else if (doubtful || superseded) && batch.may_be_stored() {
                 self.tell(slot, Outcome::Unknown, code);
             }
         }

@@ -235,6 +235,26 @@ fn a_seal_settles_everything_and_the_rest_begins_at_0_in_the_child() {
 }
 
 #[test]
+fn what_a_later_instance_has_written_to_a_sealed_range_says_nothing_of_answers_that_were_lost_before() {
+    let mut bench = Bench::ready(|_| ());
+    bench.send(&["a"]);
+    bench.produced();
+    bench.cut();
+    bench.after_ms(50);
+    bench.connect();
+    bench.send(&["b"]);
+    let seen = bench.produced();
+    let (with_key, other) = halves();
+    let last = Some((ProducerEpoch(4), Run(0), Sequence(7)));
+    for batch in seen.iter().rev() {
+        bench.refuse(batch, Refusal::Sealed { successors: vec![route(2, with_key), route(3, other)], last });
+    }
+    let done = bench.done();
+    assert_eq!(done[0], (0, Outcome::Unknown), "it may have been stored before the other came");
+    assert!(done[1..].iter().all(|(_, outcome)| *outcome == Outcome::Unknown));
+}
+
+#[test]
 fn answers_lost_to_a_range_that_is_gone_are_settled_and_later_records_wait() {
     let mut bench = Bench::ready(|_| ());
     bench.send(&["a", "b"]);
