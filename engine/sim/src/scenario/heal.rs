@@ -253,10 +253,6 @@ impl World {
 
     /// A new reader of each topic reads all of it.
     pub(super) fn read_all(&mut self) -> Result<(), Violation> {
-        if self.has_reshapes {
-            let until_ns = self.queue.now_ns() + READ_MAX_NS;
-            while !self.node.is_up() && !self.damaged_beyond_start() && self.step(until_ns)? {}
-        }
         let began_ns = self.queue.now_ns();
         let mut readers = Vec::new();
         for (number, topic) in (0u32..).zip(self.topics.clone()) {

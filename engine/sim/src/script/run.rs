@@ -12,7 +12,7 @@ use sealog_engine::api::request::ControlRequest;
 use sealog_engine::api::response::RangeLineage;
 use sealog_engine::types::time::{MILLISECOND_NS, SECOND_NS};
 use sealog_engine::types::{RangeId, ShardId};
-use sealog_net::client::core::consumer::{ConsumerSettings, Delivery, Start};
+use sealog_net::client::core::consumer::{ConsumerSettings, Delivery};
 use sealog_net::client::core::producer::{Event, Record};
 use sealog_net::client::core::{Consumer, Producer, ProducerSettings};
 
@@ -409,10 +409,8 @@ impl ScriptWorld {
 
     fn read(&mut self, directive: &Directive) -> Result<String, ScriptError> {
         self.readers += 1;
-        let topic = directive.text("topic")?;
-        let beginning = self.world.node.beginning(topic);
-        let start = beginning.map_or(Start::Earliest, Start::Cursor);
-        let settings = ConsumerSettings { start, wait_ms: 10, ..ConsumerSettings::new(topic, 1_000 + self.readers) };
+        let settings =
+            ConsumerSettings { wait_ms: 10, ..ConsumerSettings::new(directive.text("topic")?, 1_000 + self.readers) };
         let plain = Plain::new(PlainCore::Consumer(Box::new(Consumer::new(settings))));
         let client = self.world.add_client(Application::Plain(plain));
         let until_ns = self.world.queue.now_ns() + PATIENCE_NS;

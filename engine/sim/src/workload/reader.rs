@@ -20,6 +20,8 @@ use crate::world::World;
 pub enum Place {
     /// Where the topic did.
     Beginning,
+    /// The same, by a cursor that was taken when the topic was made.
+    FirstCursor,
     /// Behind the newest record.
     Latest,
     /// At the records of so many ms ago, by the wall clock.
@@ -70,6 +72,7 @@ impl ReaderPlan {
     #[must_use]
     pub fn thorough(topic: u32, topic_name: &str, mut draws: Random) -> Self {
         Self {
+            place: if draws.one_in(2) { Place::Beginning } else { Place::FirstCursor },
             once: true,
             pass_ms: u64::MAX / MILLISECOND_NS,
             wait_ms: 50,
@@ -84,9 +87,10 @@ impl ReaderPlan {
         let place = match draws.below(4) {
             0 => Place::Latest,
             1 => Place::Ago(draws.spread_between(1, 1_000)),
+            2 => Place::FirstCursor,
             _ => Place::Beginning,
         };
-        let to_end = place == Place::Beginning && draws.one_in(2);
+        let to_end = matches!(place, Place::Beginning | Place::FirstCursor) && draws.one_in(2);
         Self { place, to_end, ..self }
     }
 
@@ -187,10 +191,7 @@ impl World {
         match plan.place {
             Place::Latest => Start::Latest,
             Place::Ago(ms) => Start::Time(now_ms.saturating_sub(ms)),
-            Place::Beginning if self.has_reshapes => {
-                let known = self.beginnings.get(&plan.topic_name).cloned();
-                known.or_else(|| self.node.beginning(&plan.topic_name)).map_or(Start::Earliest, Start::Cursor)
-            }
+            Place::FirstCursor => self.beginnings.get(&plan.topic_name).cloned().map_or(Start::Earliest, Start::Cursor),
             Place::Beginning => Start::Earliest,
         }
     }
