@@ -5,7 +5,8 @@ use super::*;
 use crate::api::config::EngineConfig;
 use crate::api::request::{ReplyTo, ShardRequest};
 use crate::api::response::{Fetched, Gap, Response};
-use crate::format::segment::RollMark;
+use crate::format::batch::Stamp;
+use crate::format::segment::{RollMark, Seal};
 use crate::journal::{Geometry, Ring};
 use crate::replica::message::{SealAnswer, SegmentOpen, ToController, ToReplica};
 use crate::segment::appender::Cut;
@@ -13,7 +14,7 @@ use crate::segment::catalog::{Catalog, ChainId, Tail};
 use crate::segment::samples::{empty_table, header};
 use crate::segment::tally::Tally;
 use crate::shard::samples;
-use crate::types::{Epoch, Generation, Now, RangeId, ShardId, TopicId};
+use crate::types::{Epoch, Generation, Now, ProducerEpoch, ProducerId, RangeId, Run, Sequence, ShardId, TopicId};
 
 const RANGE: RangeId = RangeId(7);
 
@@ -141,4 +142,62 @@ fn a_segment_with_an_uncertain_roll_is_sealed_above_its_successor_which_is_dropp
         let fetched = fetch(&mut shard, offset);
         assert_eq!((fetched.next, fetched.gaps), (Offset(8), vec![gap(4, 8)]), "{offset}");
     }
+}
+
+/// The payload of a table with one producer, whose last batch had the sequence 9.
+fn table_of_one() -> Vec<u8> {
+    let mut table = ProducerTable::default();
+    let (epoch, run, sequence) = (ProducerEpoch(1), Run(0), Sequence(9));
+    table.record(&Stamp { producer: ProducerId(3), epoch, run, sequence, last: false }, Offset(5), 0);
+    let mut payload = Vec::new();
+    table.encode(&mut payload);
+    payload
+}
+
+/// What is stored of that producer, as the range settles it.
+fn settled(shard: &mut Shard) -> Option<(ProducerEpoch, Run, Sequence)> {
+    let to = ReplyTo { shard: ShardId(0), connection: 1, correlation: 1 };
+    let request = ShardRequest::Settle { range: RANGE, producer: ProducerId(3) };
+    match give(shard, Event::Request { to, deadline_ns: u64::MAX, request }).pop() {
+        Some(Command::Reply { response: Response::Settled(settled), .. }) => settled.last,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn retired(mut view: RangeView) -> RangeView {
+    view.successors = Some(Vec::new());
+    view
+}
+
+fn with_table(mut record: SegmentRecord) -> SegmentRecord {
+    let tail = Tail { index: Vec::new(), table: table_of_one() };
+    record.state = SegmentState::Sealed {
+        seal: Seal { end: record.checkpoint.end, epoch: Epoch(5), digest: record.checkpoint.digest },
+        holes: Vec::new(),
+        contents: Contents::Catalog(tail),
+    };
+    record
+}
+
+#[test]
+fn a_sealed_range_settles_its_producers_after_a_restart() {
+    let fill = |catalog: &mut Catalog| catalog.put_segment(with_table(record(1, 0, 5, None)));
+    let mut shard = adopted(fill, retired(view(5, vec![sealed(1, 0, 5, Vec::new())], Vec::new())));
+    assert_eq!(settled(&mut shard), Some((ProducerEpoch(1), Run(0), Sequence(9))));
+}
+
+#[test]
+fn a_table_that_a_roll_left_to_a_successor_without_records_is_found_there() {
+    let footer = Contents::Footer(crate::segment::appender::Placed { position: 4096, length: 64 });
+    let fill = |catalog: &mut Catalog| {
+        let mut rolled = with_table(record(1, 0, 5, None));
+        if let SegmentState::Sealed { contents, .. } = &mut rolled.state {
+            *contents = footer;
+        }
+        catalog.put_segment(rolled);
+        // Sealed where it began, it is of no chain any more.
+        catalog.put_segment(with_table(record(2, 5, 5, None)));
+    };
+    let mut shard = adopted(fill, retired(view(5, vec![sealed(1, 0, 5, Vec::new())], Vec::new())));
+    assert_eq!(settled(&mut shard), Some((ProducerEpoch(1), Run(0), Sequence(9))));
 }
