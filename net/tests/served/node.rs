@@ -10,7 +10,9 @@ use ::glommio::{LocalExecutorBuilder, Placement};
 use sealog_engine::api::error::Refusal;
 use sealog_engine::api::port::{Replies, ShardService};
 use sealog_engine::api::request::{ControlRequest, ReplyTo, Request, ShardRequest};
-use sealog_engine::api::response::{Fetched, RangeDescription, RangeRolled, Response, Route, Stored, TopicView};
+use sealog_engine::api::response::{
+    Fetched, RangeDescription, RangeLineage, RangeRolled, Response, Route, Stored, TopicView,
+};
 use sealog_engine::format::Digest;
 use sealog_engine::format::batch::{BatchRef, Place, entry_length, place};
 use sealog_engine::format::entry::SegmentSeed;
@@ -112,9 +114,12 @@ impl ShardService for Memory {
             Request::Control(
                 ControlRequest::DeleteTopic { .. }
                 | ControlRequest::SplitRange { .. }
-                | ControlRequest::MergeRanges { .. }
-                | ControlRequest::Lineage { .. },
+                | ControlRequest::MergeRanges { .. },
             ) => Response::Refused(Refusal::UnknownTopic),
+            Request::Control(ControlRequest::Lineage { .. }) => {
+                let root = |route| RangeLineage { route, parents: vec![], successors: vec![] };
+                Response::Lineage { ranges: Self::routes().into_iter().map(root).collect(), more: false }
+            }
         };
         self.replies.reply(to, response);
     }

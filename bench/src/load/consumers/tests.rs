@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sealog_engine::api::request::{ControlRequest, Request, ShardRequest};
-use sealog_engine::api::response::{Fetched, Response, Route, TopicView};
+use sealog_engine::api::response::{Fetched, RangeLineage, Response, Route, TopicView};
 use sealog_engine::format::batch::{BatchRef, Place, Stamp, entry_length, place};
 use sealog_engine::format::entry::SegmentSeed;
 use sealog_engine::format::record::RecordKey;
@@ -29,6 +29,11 @@ struct Node {
     entries: Vec<Vec<u8>>,
     /// The ends that it tells, one after the other, and then the true one.
     ends: Mutex<VecDeque<u64>>,
+}
+
+/// Where the only range is.
+fn route() -> Route {
+    Route { range: RangeId(1), span: KeySpan::ALL, epoch: Epoch(1), node: NodeId(1), shard: ShardId(0) }
 }
 
 impl Node {
@@ -66,11 +71,11 @@ impl Node {
                     batch_bytes_max,
                     auto_split: None,
                 };
-                let (range, span, epoch) = (RangeId(1), KeySpan::ALL, Epoch(1));
-                Response::Routes {
-                    topic,
-                    routes: vec![Route { range, span, epoch, node: NodeId(1), shard: ShardId(0) }],
-                }
+                Response::Routes { topic, routes: vec![route()] }
+            }
+            Request::Control(ControlRequest::Lineage { .. }) => {
+                let (route, parents, successors) = (route(), vec![], vec![]);
+                Response::Lineage { ranges: vec![RangeLineage { route, parents, successors }], more: false }
             }
             Request::Shard(ShardRequest::Bounds { .. }) => {
                 let told = self.ends.lock().expect("no thread panics with it").pop_front();
