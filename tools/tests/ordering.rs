@@ -70,12 +70,18 @@ fn a_stale_client_puts_no_record_before_one_that_was_acknowledged_before_it_was_
     let Some(daemon) = Daemon::start(dir.path(), &["--shards", "2"]) else { return };
     daemon.ok(&["topic", "create", TOPIC], b"");
     let mut clients = [producer(&daemon, 1), producer(&daemon, 2)];
+    let mut asked = 0;
     let (sent, reshaped) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let _ended = Ended(&sent);
         let admin = scope.spawn(|| reshape(&daemon, "the key", RESHAPES, EVERY, &sent, &reshaped));
         for n in 0..RESHAPES * EVERY {
-            // Whichever client is the first to meet a seal learns of it; the other still has the routes from before.
+            // One has the newest routes: it asks anew behind each split and merge. The other has those of the first day, until it is refused.
+            let newest = reshaped.load(Ordering::Acquire);
+            if asked != newest {
+                asked = newest;
+                clients[0] = producer(&daemon, 100 + newest);
+            }
             let client = &mut clients[usize::try_from(n % 2).expect("0 or 1")];
             send(client, "the key", &n.to_string());
             client.flush().expect("told");
